@@ -1,0 +1,62 @@
+"""kdcode: embedding tables 20 to 100 times smaller, by K-way D-dimensional discrete codes.
+
+The names below are resolved at first use, so that `import kdcode` stays quick and never imports torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kdcode._version import __version__
+
+if TYPE_CHECKING:
+    from kdcode import errors
+    from kdcode.coded import CodedTable
+    from kdcode.evaluation import evaluate
+    from kdcode.formats import read, write
+    from kdcode.learning import compress
+    from kdcode.options import CompressOptions
+    from kdcode.storage import load, save, verify
+    from kdcode.table import VectorTable
+
+_HOME = {
+    "CodedTable": "kdcode.coded",
+    "CompressOptions": "kdcode.options",
+    "VectorTable": "kdcode.table",
+    "compress": "kdcode.learning",
+    "evaluate": "kdcode.evaluation",
+    "load": "kdcode.storage",
+    "read": "kdcode.formats",
+    "save": "kdcode.storage",
+    "verify": "kdcode.storage",
+    "write": "kdcode.formats",
+}
+_ROOMS = ("errors", "formats", "learning", "nn", "evaluation")
+
+__all__ = [
+    "CodedTable",
+    "CompressOptions",
+    "VectorTable",
+    "__version__",
+    "compress",
+    "errors",
+    "evaluate",
+    "load",
+    "read",
+    "save",
+    "verify",
+    "write",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _ROOMS:
+        return import_module(f"kdcode.{name}")
+    raise AttributeError(f"module 'kdcode' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ROOMS})

@@ -1,0 +1,189 @@
+"""How the D codewords of a code become one vector, in numpy.
+
+A composition is a small value with its own weights. `compose` takes codes and a codebook, never a gathered
+(n, D, e) array, so that memory stays at n·d floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.errors import OptionError
+from kdcode.table import FloatArray, IntArray
+
+GATES = ("forget", "input", "output", "candidate")
+"""Order of the four gates in LSTM weights: the paper's f, i, o and m."""
+
+
+class Composition(Protocol):
+    """The paper's f: D codewords to one vector of size d."""
+
+    name: ClassVar[str]
+    embedding_dim: int
+
+    def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
+        """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
+        ...
+
+    def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray | None:
+        """(D, K) tables whose entries at a code's positions add up to the dot product with `query` (d,).
+
+        None where the composition is not a sum over positions.
+        """
+        ...
+
+    def weights(self) -> dict[str, npt.NDArray[Any]]:
+        """What must be stored beside the codebook, by name."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """v = (Σ_j W^j_{c_j}) H, and no H where codewords are as long as the vectors (section 2 of the paper).
+
+    Args:
+        embedding_dim: d.
+        projection: H, (e, d), or None for the identity.
+    """
+
+    name: ClassVar[str] = "linear"
+    embedding_dim: int
+    projection: FloatArray | None = None
+
+    def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
+        """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
+        total = codebook[0][codes[:, 0]]
+        for position in range(1, len(codebook)):
+            total += codebook[position][codes[:, position]]
+        return total if self.projection is None else total @ self.projection
+
+    def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray:
+        """(D, K) dot products of each codeword with the query, H moved to the query's side."""
+        seen = query if self.projection is None else self.projection @ query
+        return np.asarray(codebook @ seen, dtype=np.float32)
+
+    def weights(self) -> dict[str, npt.NDArray[Any]]:
+        """H, where there is one."""
+        return {} if self.projection is None else {"projection": self.projection}
+
+    def folded(self, codebook: FloatArray) -> FloatArray:
+        """The (D, K, d) codewords that give the same vectors with no H."""
+        return codebook if self.projection is None else np.asarray(codebook @ self.projection, dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Lstm:
+    """An LSTM over the codewords, each added to every gate directly; v = (Σ_j h_j) H (section 2 of the paper).
+
+    Args:
+        recurrent: U, (4, e, e), gates in the order of `GATES`.
+        bias: b, (4, e).
+        projection: H, (e, d).
+    """
+
+    name: ClassVar[str] = "lstm"
+    recurrent: FloatArray
+    bias: FloatArray
+    projection: FloatArray
+
+    @property
+    def embedding_dim(self) -> int:  # type: ignore[override]
+        """The size d of the composed vector."""
+        return int(self.projection.shape[1])
+
+    def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
+        """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
+        hidden = np.zeros((len(codes), codebook.shape[2]), dtype=np.float32)
+        memory = np.zeros_like(hidden)
+        total = np.zeros_like(hidden)
+        for position in range(len(codebook)):
+            hidden, memory = self.step(codebook[position][codes[:, position]], hidden, memory)
+            total += hidden
+        return np.asarray(total @ self.projection, dtype=np.float32)
+
+    def step(self, word: FloatArray, hidden: FloatArray, memory: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """One position: codewords (…, e) with the h and m before it, which broadcast, to the h and m after it."""
+        keep, write, show, candidate = (
+            word + (hidden @ weight.T + bias) for weight, bias in zip(self.recurrent, self.bias, strict=True)
+        )
+        memory = _sigmoid(keep) * memory + _sigmoid(write) * np.tanh(candidate)
+        return _sigmoid(show) * np.tanh(memory), memory
+
+    def score_tables(self, query: FloatArray, codebook: FloatArray) -> None:
+        """None: h_j depends on all codewords before it, so nothing adds up over positions."""
+        return None
+
+    def weights(self) -> dict[str, npt.NDArray[Any]]:
+        """U, b and H."""
+        return {"recurrent": self.recurrent, "bias": self.bias, "projection": self.projection}
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Codewords side by side: position j owns the coordinates `spans(d, D)[j]`.
+
+    Codewords have the size of the widest span; what stands beyond a narrower span is not read.
+
+    Args:
+        embedding_dim: d.
+    """
+
+    name: ClassVar[str] = "product"
+    embedding_dim: int
+
+    def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
+        """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
+        vectors = np.empty((len(codes), self.embedding_dim), dtype=np.float32)
+        for position, span in enumerate(spans(self.embedding_dim, len(codebook))):
+            vectors[:, span] = codebook[position][codes[:, position], : span.stop - span.start]
+        return vectors
+
+    def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray:
+        """(D, K) dot products of each codeword with its own part of the query."""
+        tables = np.empty(codebook.shape[:2], dtype=np.float32)
+        for position, span in enumerate(spans(self.embedding_dim, len(codebook))):
+            tables[position] = codebook[position][:, : span.stop - span.start] @ query[span]
+        return tables
+
+    def weights(self) -> dict[str, npt.NDArray[Any]]:
+        """Nothing: the spans follow from d and D."""
+        return {}
+
+
+COMPOSITIONS: dict[str, type[Linear] | type[Lstm] | type[Product]] = {
+    composition.name: composition for composition in (Linear, Lstm, Product)
+}
+"""The one table of compositions; options and files name them by these keys."""
+
+
+def spans(embedding_dim: int, code_length: int) -> list[slice]:
+    """The coordinates that each position of a product code owns: d split as evenly as possible, wider ones first."""
+    if not 1 <= code_length <= embedding_dim:
+        raise OptionError(
+            f"a product code of length {code_length} needs at least as many dimensions, got {embedding_dim}; "
+            "use a shorter code or the linear composition"
+        )
+    width, wider = divmod(embedding_dim, code_length)
+    ends = [(position + 1) * width + min(position + 1, wider) for position in range(code_length)]
+    return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def from_weights(name: str, embedding_dim: int, weights: Mapping[str, npt.NDArray[Any]]) -> Composition:
+    """Rebuild a composition from its name and what `weights()` gave."""
+    arrays = {key: np.asarray(value, dtype=np.float32) for key, value in weights.items()}
+    if name == Linear.name:
+        return Linear(embedding_dim, **arrays)
+    if name == Lstm.name:
+        return Lstm(**arrays)
+    if name == Product.name:
+        return Product(embedding_dim, **arrays)
+    raise OptionError(f"composition must be one of {', '.join(COMPOSITIONS)}, got {name!r}")
+
+
+def _sigmoid(values: FloatArray) -> FloatArray:
+    return np.asarray(0.5 * (np.tanh(0.5 * values) + 1), dtype=np.float32)  # tanh cannot overflow

@@ -1,0 +1,161 @@
+"""Vectors to codes, for a codebook that is already there; numpy only.
+
+Compositions that are sums over positions are searched with a beam over the positions and then refined one position
+at a time; product codes are exact; the LSTM is searched with a beam over prefixes and refined by trying codewords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.composition import Composition, Linear, Lstm, Product, spans
+from kdcode.errors import OptionError
+from kdcode.table import FloatArray
+
+CodeArray = npt.NDArray[np.int64]
+
+_CHUNK_FLOATS = 1 << 23
+"""Floats that the largest intermediate array of a chunk may hold (32 MiB)."""
+
+
+def encode(
+    vectors: FloatArray, codebook: FloatArray, composition: Composition, *, beam: int = 8, sweeps: int = 4
+) -> CodeArray:
+    """Codes whose composed vectors are near the given ones in squared distance.
+
+    Args:
+        vectors: (n, d) float32.
+        codebook: (D, K, e) codewords.
+        composition: how codewords become vectors.
+        beam: partial codes kept per vector while positions are chosen one after another.
+        sweeps: passes that reconsider one position at a time afterwards.
+
+    Returns:
+        (n, D) codes.
+    """
+    if beam < 1 or sweeps < 0:
+        raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
+    search = _searcher(codebook, composition, beam, sweeps)
+    length, size, _ = codebook.shape
+    widest = max(beam * size * (codebook.shape[2] if isinstance(composition, Lstm) else 1), vectors.shape[1] * beam)
+    rows = max(1, _CHUNK_FLOATS // widest)
+    codes = np.empty((len(vectors), length), dtype=np.int64)
+    for start in range(0, len(vectors), rows):
+        codes[start : start + rows] = search(vectors[start : start + rows])
+    return codes
+
+
+def _searcher(
+    codebook: FloatArray, composition: Composition, beam: int, sweeps: int
+) -> Callable[[FloatArray], CodeArray]:
+    if isinstance(composition, Product):
+        return lambda vectors: _encode_product(vectors, codebook)
+    if isinstance(composition, Lstm):
+        return lambda vectors: _encode_lstm(vectors, codebook, composition, beam, sweeps)
+    if isinstance(composition, Linear):
+        words = composition.folded(codebook)
+        return lambda vectors: _encode_sum(vectors, words, beam, sweeps)
+    raise OptionError(f"no code search is written for {type(composition).__name__}")
+
+
+def _encode_product(vectors: FloatArray, codebook: FloatArray) -> CodeArray:
+    codes = np.empty((len(vectors), len(codebook)), dtype=np.int64)
+    for position, span in enumerate(spans(vectors.shape[1], len(codebook))):
+        words = codebook[position][:, : span.stop - span.start]
+        codes[:, position] = (_squared_norms(words) - 2 * vectors[:, span] @ words.T).argmin(axis=1)
+    return codes
+
+
+def _encode_sum(vectors: FloatArray, words: FloatArray, beam: int, sweeps: int) -> CodeArray:
+    # Centred codebooks make a partial sum comparable with the vector: the positions not yet chosen are expected to
+    # add nothing. The most energetic positions are chosen first, the order that residual codebooks have by themselves.
+    means = words.mean(axis=1, keepdims=True)
+    centred = words - means
+    order = np.argsort(-_squared_norms(centred).mean(axis=1), kind="stable")
+    codes = _beam_over_sum(vectors - means.sum(axis=(0, 1)), centred[order], beam)
+    codes[:, order] = codes.copy()
+    return _refine_sum(vectors, words, codes, sweeps)
+
+
+def _beam_over_sum(vectors: FloatArray, words: FloatArray, beam: int) -> CodeArray:
+    """Choose positions first to last, keeping the `beam` best partial codes of every row. Returns (n, D)."""
+    rows = len(vectors)
+    residual = vectors[:, None, :]  # (n, b, d)
+    cost = np.zeros((rows, 1), dtype=np.float32)
+    codes = np.zeros((rows, 1, len(words)), dtype=np.int64)
+    for position, choices in enumerate(words):
+        gain = _squared_norms(choices) - 2 * residual @ choices.T  # (n, b, K)
+        parent, chosen, cost = _best(cost[:, :, None] + gain, beam)
+        residual = np.take_along_axis(residual, parent[:, :, None], axis=1) - choices[chosen]
+        codes = np.take_along_axis(codes, parent[:, :, None], axis=1)
+        codes[:, :, position] = chosen
+    return codes[np.arange(rows), cost.argmin(axis=1)]
+
+
+def _refine_sum(vectors: FloatArray, words: FloatArray, codes: CodeArray, sweeps: int) -> CodeArray:
+    """Reconsider one position at a time until nothing changes; never makes a row worse."""
+    residual = vectors - Linear(vectors.shape[1]).compose(codes, words)
+    norms = _squared_norms(words)
+    for _ in range(sweeps):
+        changed = False
+        for position, choices in enumerate(words):
+            open_residual = residual + choices[codes[:, position]]
+            best = (norms[position] - 2 * open_residual @ choices.T).argmin(axis=1)
+            changed = changed or bool((best != codes[:, position]).any())
+            codes[:, position] = best
+            residual = open_residual - choices[best]
+        if not changed:
+            break
+    return codes
+
+
+def _encode_lstm(vectors: FloatArray, codebook: FloatArray, lstm: Lstm, beam: int, sweeps: int) -> CodeArray:
+    codes = _beam_over_lstm(vectors, codebook, lstm, beam)
+    error = _squared_norms(vectors - lstm.compose(codes, codebook))
+    for _ in range(min(sweeps, 1)):  # a sweep composes every codeword at every position: one is what it is worth
+        for position in range(len(codebook)):
+            for candidate in range(codebook.shape[1]):
+                trial = codes.copy()
+                trial[:, position] = candidate
+                trial_error = _squared_norms(vectors - lstm.compose(trial, codebook))
+                better = trial_error < error
+                codes[better] = trial[better]
+                error = np.minimum(error, trial_error)
+    return codes
+
+
+def _beam_over_lstm(vectors: FloatArray, codebook: FloatArray, lstm: Lstm, beam: int) -> CodeArray:
+    rows, size, width = len(vectors), codebook.shape[1], codebook.shape[2]
+    hidden = np.zeros((rows, 1, width), dtype=np.float32)
+    memory, total = hidden, hidden
+    codes = np.zeros((rows, 1, len(codebook)), dtype=np.int64)
+    cost = np.zeros((rows, 1), dtype=np.float32)
+    for position, words in enumerate(codebook):
+        new_hidden, new_memory = lstm.step(words[None, None], hidden[:, :, None], memory[:, :, None])  # (n, b, K, e)
+        new_total = total[:, :, None] + new_hidden
+        cost = _squared_norms(vectors[:, None, None, :] - new_total @ lstm.projection)
+        parent, chosen, cost = _best(cost, beam)
+        flat = parent * size + chosen
+        hidden, memory, total = (
+            np.take_along_axis(state.reshape(rows, -1, width), flat[:, :, None], axis=1)
+            for state in (new_hidden, new_memory, new_total)
+        )
+        codes = np.take_along_axis(codes, parent[:, :, None], axis=1)
+        codes[:, :, position] = chosen
+    return codes[np.arange(rows), cost.argmin(axis=1)]
+
+
+def _best(cost: FloatArray, beam: int) -> tuple[CodeArray, CodeArray, FloatArray]:
+    """The `beam` smallest of (n, b, K) costs per row: their b index, K index and cost, each (n, beam)."""
+    rows, _, size = cost.shape
+    flat = cost.reshape(rows, -1)
+    keep = min(beam, flat.shape[1])
+    index = np.argpartition(flat, keep - 1, axis=1)[:, :keep]
+    return index // size, index % size, np.take_along_axis(flat, index, axis=1)
+
+
+def _squared_norms(vectors: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("...i,...i->...", vectors, vectors), dtype=np.float32)

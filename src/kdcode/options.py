@@ -1,0 +1,121 @@
+"""The options of compression: one list that feeds Python keywords, command-line flags, saved metadata and docs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from kdcode.budget import NUMBER_BYTES, CodeShape, Sizes
+from kdcode.errors import OptionError
+from kdcode.symbols import StoredSymbols
+from kdcode.table import RowNumbers, VectorTable
+
+COMPOSITION_NAMES = ("linear", "lstm", "product")
+LEARNER_NAMES = ("straight-through", "random")
+START_NAMES = ("warm", "random")
+CHOICE_NAMES = ("straight-through", "soft", "gumbel")
+CLOCK_NAMES = ("update", "epoch")
+
+
+def _option(default: Any, text: str, **extra: Any) -> Any:  # noqa: ANN401 - a dataclass field of any type
+    return field(default=default, metadata={"help": text, **extra})
+
+
+@dataclass(frozen=True)
+class CompressOptions:
+    """How a table is compressed. Field names are Python keywords and, with dashes, command-line flags."""
+
+    codebook_size: int = _option(32, "K: codewords to choose from at each position, 2 to 65536.")
+    code_length: int = _option(16, "D: positions of a code, each one integer in [0, K).")
+    composition: str = _option("linear", "How D codewords become a vector.", choices=COMPOSITION_NAMES)
+    codeword_dim: int | None = _option(None, "Numbers in a codeword; by default the vectors' dimension (product: d/D).")
+    numbers: str = _option("float16", "Number format of the stored codewords.", choices=tuple(NUMBER_BYTES))
+    learner: str = _option(
+        "straight-through", "How codes are found; random is the paper's control.", choices=LEARNER_NAMES
+    )
+    start: str = _option(
+        "warm", "Where learning starts: residual k-means, or at random as in the paper.", choices=START_NAMES
+    )
+    choice: str = _option("straight-through", "How a codeword is picked while learning.", choices=CHOICE_NAMES)
+    temperature: float = _option(1.0, "T0 of the tempering softmax.")
+    temperature_decay: float = _option(0.0, "T = T0 / (1 + decay · t); 0 keeps T constant.")
+    temperature_clock: str = _option("epoch", "What t counts in the temperature's decay.", choices=CLOCK_NAMES)
+    epochs: int = _option(100, "Passes over the table.")
+    batch_size: int = _option(1000, "Rows per update.")
+    logit_rate: float = _option(0.3, "First learning rate of the code logits; falls to zero along a cosine.")
+    codeword_rate: float = _option(
+        0.05, "First learning rate of codewords and composition, in units of the table's spread."
+    )
+    seed: int = _option(0, "Seed of everything random; the same seed gives the same codes.")
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            choices = item.metadata.get("choices")
+            value = getattr(self, item.name)
+            if choices and value not in choices:
+                raise OptionError(f"{item.name} must be one of {', '.join(choices)}, got {value!r}")
+        _within("codebook_size", self.codebook_size, 2, 1 << 16)
+        for name in ("code_length", "epochs", "batch_size"):
+            _within(name, getattr(self, name), 1, None)
+        _within("seed", self.seed, 0, (1 << 63) - 1)
+        if self.codeword_dim is not None:
+            _within("codeword_dim", self.codeword_dim, 1, None)
+            if self.composition == "product":
+                raise OptionError("codeword_dim follows from the code length in a product composition; leave it out")
+        for name in ("temperature", "logit_rate", "codeword_rate"):
+            if not getattr(self, name) > 0:
+                raise OptionError(f"{name} must be above 0, got {getattr(self, name)}")
+        if not self.temperature_decay >= 0:
+            raise OptionError(f"temperature_decay must be 0 or more, got {self.temperature_decay}")
+
+    def changed(self, **changes: Any) -> CompressOptions:  # noqa: ANN401 - option values of any type
+        """The same options with some replaced; an unknown name is refused with the list of known ones."""
+        known = [item.name for item in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise OptionError(f"there is no option {name!r}; the options are {', '.join(known)}")
+        return replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options by name, as saved in a file's metadata."""
+        return asdict(self)
+
+    def code_shape(self, num_embeddings: int, embedding_dim: int) -> CodeShape:
+        """The shape of the result for a table of N x d: from it follow all sizes.
+
+        A linear map H is folded into the codewords where codewords of the full dimension take fewer numbers.
+        """
+        width = self.codeword_dim or embedding_dim
+        if self.composition == "product":
+            if self.code_length > embedding_dim:
+                raise OptionError(
+                    f"a product code of length {self.code_length} needs at least as many dimensions, "
+                    f"got {embedding_dim}; use a shorter code or the linear composition"
+                )
+            width = -(-embedding_dim // self.code_length)
+        elif self.composition == "linear" and width != embedding_dim:
+            words = self.codebook_size * self.code_length
+            if words * embedding_dim <= words * width + width * embedding_dim:
+                width = embedding_dim
+        return CodeShape(
+            num_embeddings=num_embeddings,
+            embedding_dim=embedding_dim,
+            codebook_size=self.codebook_size,
+            code_length=self.code_length,
+            codeword_dim=width,
+            composition=self.composition,
+            number_format=self.numbers,
+        )
+
+
+def promised_sizes(table: VectorTable, options: CompressOptions) -> Sizes:
+    """The bytes that compressing `table` will take, exactly, before anything is learned."""
+    no_symbols = isinstance(table.symbols, RowNumbers)
+    symbol_bytes = 0 if no_symbols else StoredSymbols.build(table.symbols).nbytes
+    return options.code_shape(len(table), table.embedding_dim).sizes(symbol_bytes)
+
+
+def _within(name: str, value: object, low: int, high: int | None) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
+        expected = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+        raise OptionError(f"{name} must be {expected}, got {value!r}")

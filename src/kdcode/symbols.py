@@ -1,0 +1,221 @@
+"""Symbols as they are kept in a .kdc file: sorted, deflated in blocks, found without a dict of all of them.
+
+The distinct symbols, as UTF-8, are sorted by their bytes and cut into blocks of 128. A block is the symbols joined by
+the byte 0xFF, which UTF-8 never uses, and compressed with raw deflate. The first symbol of every block stands in
+`heads`, so that a lookup is one binary search over N/128 heads, one inflated block and one binary search in it.
+`order` gives the row of each rank. benchmarks/symbol_index.py has the measurements behind this choice.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode import bitpack
+from kdcode.errors import StorageError, TableError, UnknownSymbolError
+from kdcode.table import IntArray
+
+BLOCK_SYMBOLS = 128
+MAX_SYMBOL_BYTES = 65_535
+_SEPARATOR = b"\xff"
+_MAX_BLOCK_BYTES = BLOCK_SYMBOLS * (MAX_SYMBOL_BYTES + 1)
+_RAW_DEFLATE = -15
+
+
+class StoredSymbols(Sequence[str]):
+    """N distinct strings in row order, held in their compact form.
+
+    Args:
+        count: N.
+        arrays: `blocks` (bytes,) uint8; `ends` (N/128,) uint64, where each block ends in `blocks`; `heads` (bytes,)
+            uint8; `order` (N/8, bits) uint8, rank to row, eight ranks to a packed row.
+    """
+
+    def __init__(self, count: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._count = count
+        self.arrays = dict(arrays)
+        self._block = lru_cache(maxsize=256)(self._inflate)
+        _check_shapes(count, self.arrays)
+
+    @classmethod
+    def build(cls, symbols: Sequence[str]) -> StoredSymbols:
+        """Sort and compress `symbols`.
+
+        Raises:
+            TableError: a symbol is longer than 65,535 bytes.
+        """
+        encoded = [symbol.encode("utf-8") for symbol in symbols]
+        longest = max(range(len(encoded)), key=lambda row: len(encoded[row]))
+        if len(encoded[longest]) > MAX_SYMBOL_BYTES:
+            raise TableError(
+                f"symbol {longest} takes {len(encoded[longest])} bytes, at most {MAX_SYMBOL_BYTES} can be stored"
+            )
+        order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.uint32)
+        starts = range(0, len(encoded), BLOCK_SYMBOLS)
+        blocks = [_deflate([encoded[row] for row in order[start : start + BLOCK_SYMBOLS]]) for start in starts]
+        padded = np.zeros((len(encoded) + 7) // 8 * 8, dtype=np.uint32)
+        padded[: len(order)] = order
+        arrays = {
+            "blocks": np.frombuffer(b"".join(blocks), dtype=np.uint8),
+            "ends": np.cumsum([len(block) for block in blocks], dtype=np.uint64),
+            "heads": np.frombuffer(_SEPARATOR.join(encoded[order[start]] for start in starts), dtype=np.uint8),
+            "order": bitpack.pack(padded.reshape(-1, 8), bitpack.bits_for(len(encoded))),
+        }
+        return cls(len(encoded), arrays)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the symbols and their index take in a file."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, self._count, 8192):
+            yield from self.at(range(start, min(start + 8192, self._count)))
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        picked = range(self._count)[row]
+        return self.at([picked])[0] if isinstance(picked, int) else self.at(picked)
+
+    def __contains__(self, symbol: object) -> bool:
+        return isinstance(symbol, str) and self._find(symbol) is not None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(other) == len(self) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self[:3]))
+        return f"<{self._count} symbols: {shown}{', …' if self._count > 3 else ''}>"
+
+    def at(self, rows: Iterable[int]) -> list[str]:
+        """The symbols of several rows, each block inflated once."""
+        ranks = self._rank_of_row[np.fromiter(rows, dtype=np.int64)]
+        return [self._block(int(rank) // BLOCK_SYMBOLS)[int(rank) % BLOCK_SYMBOLS].decode("utf-8") for rank in ranks]
+
+    def row_of(self, symbol: str) -> int:
+        """The row of `symbol`.
+
+        Raises:
+            UnknownSymbolError: there is none; the message suggests another spelling that exists.
+        """
+        row = self._find(symbol)
+        if row is None:
+            variants = (symbol.lower(), symbol.capitalize(), symbol.upper(), symbol.strip())
+            raise UnknownSymbolError(symbol, next((variant for variant in variants if variant in self), None))
+        return row
+
+    def verify(self) -> None:
+        """Inflate everything and check it against the law of the file.
+
+        Raises:
+            StorageError: symbols out of order, heads that do not fit, or an `order` that is no permutation.
+        """
+        if not np.array_equal(np.sort(self._row_of_rank), np.arange(self._count)):
+            raise StorageError("symbols.order: the rows are not a permutation of 0 … N−1")
+        before: bytes | None = None
+        for number in range(len(self.arrays["ends"])):
+            for symbol in self._block(number):
+                if before is not None and symbol <= before:
+                    raise StorageError(f"symbols.blocks: block {number} is not sorted, or repeats a symbol")
+                before = symbol
+
+    def _find(self, symbol: str) -> int | None:
+        try:
+            key = symbol.encode("utf-8")
+        except UnicodeEncodeError:
+            return None
+        number = bisect_right(self._heads, key) - 1
+        if number < 0:
+            return None
+        block = self._block(number)
+        place = bisect_left(block, key)
+        if place == len(block) or block[place] != key:
+            return None
+        rank = number * BLOCK_SYMBOLS + place
+        eight = bitpack.unpack(self.arrays["order"][rank // 8 : rank // 8 + 1], 8, self.arrays["order"].shape[1])
+        row = int(eight[0, rank % 8])
+        if row >= self._count:
+            raise StorageError(f"symbols.order: rank {rank} points to row {row} of {self._count}")
+        return row
+
+    def _inflate(self, number: int) -> list[bytes]:
+        ends = self.arrays["ends"]
+        start, end = (int(ends[number - 1]) if number else 0), int(ends[number])
+        if not start <= end <= len(self.arrays["blocks"]):
+            raise StorageError(f"symbols.ends: block {number} lies outside the stored blocks")
+        inflater = zlib.decompressobj(_RAW_DEFLATE)
+        try:
+            text = inflater.decompress(self.arrays["blocks"][start:end].tobytes(), _MAX_BLOCK_BYTES)
+        except zlib.error as error:
+            raise StorageError(f"symbols.blocks: block {number} cannot be inflated: {error}") from None
+        symbols = text.split(_SEPARATOR)
+        expected = min(BLOCK_SYMBOLS, self._count - number * BLOCK_SYMBOLS)
+        if not inflater.eof or len(symbols) != expected or symbols[0] != self._heads[number]:
+            raise StorageError(f"symbols.blocks: block {number} does not hold the {expected} symbols it should")
+        try:
+            text.replace(_SEPARATOR, b"").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise StorageError(f"symbols.blocks: block {number} is not UTF-8: {error.reason}") from None
+        return symbols
+
+    @cached_property
+    def _heads(self) -> list[bytes]:
+        heads = self.arrays["heads"].tobytes().split(_SEPARATOR)
+        if len(heads) != len(self.arrays["ends"]):
+            raise StorageError(f"symbols.heads: {len(heads)} heads for {len(self.arrays['ends'])} blocks")
+        return heads
+
+    @cached_property
+    def _row_of_rank(self) -> IntArray:
+        order = self.arrays["order"]
+        return bitpack.unpack(order, 8, order.shape[1]).reshape(-1)[: self._count]
+
+    @cached_property
+    def _rank_of_row(self) -> IntArray:
+        # Only one direction is stored. The other costs a scatter over N integers at first use (0.1 s for 10 million).
+        rows = self._row_of_rank
+        if len(rows) and int(rows.max()) >= self._count:
+            raise StorageError(f"symbols.order: a rank points to row {rows.max()} of {self._count}")
+        ranks = np.zeros(self._count, dtype=np.uint32)
+        ranks[rows] = np.arange(self._count, dtype=np.uint32)
+        return ranks
+
+
+def _deflate(symbols: list[bytes]) -> bytes:
+    deflater = zlib.compressobj(level=9, wbits=_RAW_DEFLATE)
+    return deflater.compress(_SEPARATOR.join(symbols)) + deflater.flush()
+
+
+def _check_shapes(count: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    blocks = -(-count // BLOCK_SYMBOLS)
+    expected = {
+        "blocks": (np.uint8, (arrays["blocks"].size,)),
+        "ends": (np.uint64, (blocks,)),
+        "heads": (np.uint8, (arrays["heads"].size,)),
+        "order": (np.uint8, (-(-count // 8), bitpack.bits_for(count))),
+    }
+    for name, (dtype, shape) in expected.items():
+        array = arrays[name]
+        if array.dtype != dtype or array.shape != shape:
+            raise StorageError(
+                f"symbols.{name}: expected {np.dtype(dtype).name} of shape {shape} for {count} symbols, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+    if int(arrays["ends"][-1]) != arrays["blocks"].size:
+        raise StorageError("symbols.ends: the last block does not end where the blocks end")

@@ -1,0 +1,152 @@
+"""A table of vectors as it comes from a file or a model: symbols and a float matrix, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.errors import TableError, UnknownSymbolError
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.integer[Any]]
+
+CHUNK_ROWS = 8192
+"""How many rows are converted, checked or written at a time."""
+
+
+class RowNumbers(Sequence[str]):
+    """The symbols of a table that has none: row i is called str(i). Holds no memory."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        numbers = range(self._count)[row]
+        return str(numbers) if isinstance(numbers, int) else [str(number) for number in numbers]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(other) == len(self) and all(map(str.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def row_of(self, symbol: str) -> int:
+        """The row that `symbol` names.
+
+        Raises:
+            UnknownSymbolError: `symbol` is not the plain decimal number of a row.
+        """
+        if symbol.isascii() and symbol.isdecimal() and len(symbol) <= 19:
+            row = int(symbol)
+            if row < self._count and str(row) == symbol:
+                return row
+        raise UnknownSymbolError(symbol)
+
+
+@dataclass(frozen=True, eq=False)
+class VectorTable:
+    """Symbols and their vectors, row by row.
+
+    Args:
+        symbols: N distinct strings, or None to call the rows "0", "1", ….
+        matrix: (N, d) floats or integers, all finite; may be memory-mapped and is then never copied.
+
+    Raises:
+        TableError: the two do not fit together, or a value is not usable.
+    """
+
+    symbols: Sequence[str]
+    matrix: npt.NDArray[Any]
+
+    def __init__(self, symbols: Sequence[str] | None, matrix: npt.ArrayLike) -> None:
+        # A memory map passes through asarray as it is; float16 and float64 are converted chunk by chunk later.
+        array = np.asarray(matrix)
+        if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 1:
+            raise TableError(f"a table needs a matrix of shape (rows, dimension), got shape {array.shape}")
+        if array.dtype.kind not in "fiu":
+            raise TableError(f"a table needs real numbers, got dtype {array.dtype}")
+        named: Sequence[str] = RowNumbers(len(array)) if symbols is None else symbols
+        if len(named) != len(array):
+            raise TableError(f"{len(named)} symbols for {len(array)} rows: there must be one symbol per row")
+        object.__setattr__(self, "symbols", named)
+        object.__setattr__(self, "matrix", array)
+        if symbols is not None:
+            _check_symbols(named)
+        for start, chunk in self._float_chunks(CHUNK_ROWS):
+            bad = ~np.isfinite(chunk).all(axis=1)
+            if bad.any():
+                row = start + int(bad.argmax())
+                raise TableError(
+                    f"row {row} ({named[row]!r}) has a value that is not a finite float32; "
+                    "remove the row or repair the table"
+                )
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def __getitem__(self, symbol: str) -> FloatArray:
+        """The (d,) float32 vector of `symbol`."""
+        return np.asarray(self.matrix[self.row_of(symbol)], dtype=np.float32)
+
+    @property
+    def embedding_dim(self) -> int:
+        """The dimension d of the vectors."""
+        return int(self.matrix.shape[1])
+
+    def row_of(self, symbol: str) -> int:
+        """The row number of `symbol`."""
+        if isinstance(self.symbols, RowNumbers):
+            return self.symbols.row_of(symbol)
+        row = self._rows.get(symbol)
+        if row is None:
+            raise UnknownSymbolError(symbol)
+        return row
+
+    def head(self, rows: int) -> VectorTable:
+        """The first `rows` rows, sharing memory with this table."""
+        if rows < 1:
+            raise TableError(f"head needs at least 1 row, got {rows}")
+        if rows >= len(self):
+            return self
+        symbols = None if isinstance(self.symbols, RowNumbers) else self.symbols[:rows]
+        return VectorTable(symbols, self.matrix[:rows])
+
+    def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[Sequence[str], FloatArray]]:
+        """Pieces of the table in order: up to `rows` symbols and their (rows, d) float32 vectors."""
+        for start, chunk in self._float_chunks(rows):
+            yield self.symbols[start : start + rows], chunk
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {symbol: row for row, symbol in enumerate(self.symbols)}
+
+    def _float_chunks(self, rows: int) -> Iterator[tuple[int, FloatArray]]:
+        for start in range(0, len(self.matrix), rows):
+            with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused
+                yield start, np.asarray(self.matrix[start : start + rows], dtype=np.float32)
+
+
+def _check_symbols(symbols: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for row, symbol in enumerate(symbols):
+        if not isinstance(symbol, str):
+            raise TableError(f"symbol {row} is {type(symbol).__name__} {symbol!r}; symbols must be strings")
+        if symbol in seen:
+            raise TableError(f"symbol {symbol!r} stands in row {row} and again before it; symbols must be distinct")
+        if not symbol.isascii():
+            try:
+                symbol.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise TableError(f"symbol {row} ({symbol!r}) cannot be written as UTF-8: {error.reason}") from None
+        seen.add(symbol)
