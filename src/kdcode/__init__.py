@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kdcode.coded import CodedTable
     from kdcode.evaluation import evaluate
     from kdcode.formats import read, write
-    from kdcode.learning import compress
+    from kdcode.learning.compress import compress
     from kdcode.options import CompressOptions
     from kdcode.storage import load, save, verify
     from kdcode.table import VectorTable

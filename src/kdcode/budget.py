@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 
 from kdcode import bitpack
 
 NUMBER_BYTES = {"float32": 4, "float16": 2, "int8": 1}
-"""How codewords may be stored. Composition weights are float32 beside float32 codewords and float16 otherwise."""
+"""How codewords may be stored, and the bytes of one number."""
+
+MAX_CODEBOOK_SIZE = 1 << 16
+"""The largest K."""
+
+
+def weight_format(number_format: str) -> str:
+    """How composition weights are stored beside codewords of `number_format`: only float32 ones keep them float32."""
+    return "float32" if number_format == "float32" else "float16"
+
+
+def weight_shapes(composition: str, codeword_dim: int, embedding_dim: int) -> dict[str, tuple[int, ...]]:
+    """The weights that a composition of codewords of e numbers to vectors of d keeps beside the codebook."""
+    if composition == "lstm":
+        return {
+            "recurrent": (4, codeword_dim, codeword_dim),
+            "bias": (4, codeword_dim),
+            "projection": (codeword_dim, embedding_dim),
+        }
+    if composition == "linear" and codeword_dim != embedding_dim:
+        return {"projection": (codeword_dim, embedding_dim)}
+    return {}
 
 
 @dataclass(frozen=True)
@@ -84,12 +106,10 @@ class CodeShape:
         return Sizes(
             codes=self.num_embeddings * bitpack.row_bytes(self.code_length, bits),
             codebook=numbers * NUMBER_BYTES[self.number_format] + scales,
-            composition=self._composition_numbers() * (4 if self.number_format == "float32" else 2),
+            composition=self._composition_numbers() * NUMBER_BYTES[weight_format(self.number_format)],
             symbols=symbol_bytes,
         )
 
     def _composition_numbers(self) -> int:
-        size, dim = self.codeword_dim, self.embedding_dim
-        if self.composition == "lstm":
-            return 4 * size * size + 4 * size + size * dim
-        return size * dim if self.composition == "linear" and size != dim else 0
+        shapes = weight_shapes(self.composition, self.codeword_dim, self.embedding_dim)
+        return sum(math.prod(shape) for shape in shapes.values())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.budget import NUMBER_BYTES
+from kdcode.budget import MAX_CODEBOOK_SIZE, NUMBER_BYTES
 from kdcode.errors import OptionError
 from kdcode.table import FloatArray
 
@@ -20,32 +20,47 @@ class Codebook:
 
     Args:
         stored: (D, K, e) float32, float16 or int8.
-        scale: for int8, float32 that multiplies `stored` after broadcasting, shape (D or 1, K or 1, e or 1).
+        scale: for int8, (D, 1, 1) float32: what multiplies the integers of each position.
+
+    Raises:
+        OptionError: a shape or type that cannot be stored, or values that are not finite.
     """
 
     stored: npt.NDArray[Any]
     scale: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        if self.stored.ndim != 3 or 0 in self.stored.shape:
-            raise OptionError(f"a codebook has shape (positions, codewords, size), got {self.stored.shape}")
+        _check_shape(self.stored)
         if self.stored.dtype.name not in NUMBER_BYTES:
-            raise OptionError(f"codewords are {', '.join(NUMBER_BYTES)}, got {self.stored.dtype}")
+            raise OptionError(f"codebook: expected {', '.join(NUMBER_BYTES)}, got {self.stored.dtype}")
         if (self.scale is None) == (self.stored.dtype == np.int8):
-            raise OptionError("int8 codewords come with scales, other codewords without")
+            raise OptionError("codebook: int8 codewords come with scales, other codewords without")
+        if self.scale is None:
+            _check_finite(self.stored)
+            return
+        expected = (self.code_length, 1, 1)
+        if self.scale.shape != expected or self.scale.dtype != np.float32:
+            raise OptionError(
+                f"codebook_scale: expected float32 of shape {expected}, got {self.scale.dtype} of {self.scale.shape}"
+            )
+        with np.errstate(over="ignore"):
+            _check_finite(self.scale * np.float32(128))  # no codeword can then overflow
 
     @classmethod
     def of(cls, values: FloatArray, number_format: str = "float32") -> Codebook:
         """Round (D, K, e) float values to a number format; int8 gets one scale per position."""
         if number_format not in NUMBER_BYTES:
             raise OptionError(f"number format must be one of {', '.join(NUMBER_BYTES)}, got {number_format!r}")
+        _check_shape(values)
+        _check_finite(values)
         if number_format != "int8":
             if number_format == "float16" and np.abs(values).max() > np.finfo(np.float16).max:
-                raise OptionError("codewords are too large for float16; use --numbers float32 or int8")
+                raise OptionError("codebook: values are too large for float16; use float32 or int8")
             return cls(np.ascontiguousarray(values, dtype=number_format))
-        peak = np.abs(values).max(axis=(1, 2), keepdims=True)
-        scale = np.where(peak > 0, peak / 127, 1).astype(np.float32)
-        return cls(np.rint(values / scale).astype(np.int8), scale)
+        scale = (np.abs(values).max(axis=(1, 2), keepdims=True) / 127).astype(np.float32)
+        scale[scale == 0] = 1
+        # The clip matters where the scale is so small that float32 has few digits left for it.
+        return cls(np.rint(np.clip(values / scale, -127, 127)).astype(np.int8), scale)
 
     @property
     def code_length(self) -> int:
@@ -77,3 +92,15 @@ class Codebook:
         """The codewords as (D, K, e) float32."""
         values = np.asarray(self.stored, dtype=np.float32)
         return values if self.scale is None else values * self.scale
+
+
+def _check_shape(values: npt.NDArray[Any]) -> None:
+    if values.ndim != 3 or 0 in values.shape:
+        raise OptionError(f"codebook: expected shape (positions, codewords, size), got {values.shape}")
+    if not 2 <= values.shape[1] <= MAX_CODEBOOK_SIZE:
+        raise OptionError(f"codebook: expected 2 to {MAX_CODEBOOK_SIZE} codewords per position, got {values.shape[1]}")
+
+
+def _check_finite(values: npt.NDArray[Any]) -> None:
+    if not np.isfinite(values).all():
+        raise OptionError("codebook: holds values that are not finite")

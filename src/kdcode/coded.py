@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from kdcode import bitpack, encoding, search
 from kdcode.budget import CodeShape, Sizes
 from kdcode.codebook import Codebook
-from kdcode.composition import Composition, Linear
+from kdcode.composition import Composition, Linear, as_stored
 from kdcode.errors import OptionError, RowError, StorageError
 from kdcode.search import Neighbor
 from kdcode.symbols import StoredSymbols
@@ -32,6 +33,9 @@ class CodedTable:
         codebook: (D, K, e) codewords.
         composition: how the codewords of a code become a vector.
         provenance: JSON values that say how the codes were learned; kept in the file.
+
+    Raises:
+        OptionError: the parts do not fit together.
     """
 
     def __init__(
@@ -44,10 +48,13 @@ class CodedTable:
     ) -> None:
         if len(symbols) != len(packed):
             raise OptionError(f"{len(symbols)} symbols for {len(packed)} codes: there must be one symbol per code")
+        width = bitpack.row_bytes(codebook.code_length, bitpack.bits_for(codebook.codebook_size))
+        if packed.dtype != np.uint8 or packed.shape[1:] != (width,) or len(packed) < 1:
+            raise OptionError(f"codes: expected uint8 of shape (rows, {width}), got {packed.dtype} of {packed.shape}")
         self.symbols = symbols
         self.packed = packed
         self.codebook = codebook
-        self.composition = composition
+        self.composition = as_stored(composition, codebook)
         self.provenance = dict(provenance or {})
 
     @classmethod
@@ -62,16 +69,17 @@ class CodedTable:
         """Build a table from (N, D) codes in [0, K) and (D, K, e) codewords; the composition is linear by default."""
         book = codebook if isinstance(codebook, Codebook) else Codebook.of(np.asarray(codebook, dtype=np.float32))
         codes = np.asarray(codes)
-        if codes.ndim != 2 or codes.shape[1] != book.code_length or len(codes) < 1:
-            raise OptionError(f"expected codes of shape (rows, {book.code_length}), got {codes.shape}")
-        if codes.min() < 0 or codes.max() >= book.codebook_size:
-            raise OptionError(f"codes must be in [0, {book.codebook_size}), got [{codes.min()}, {codes.max()}]")
+        if len(codes) < 1:
+            raise OptionError("a coded table needs at least one row, got none")
+        _check_codes(codes, book)
         packed = bitpack.pack(codes, bitpack.bits_for(book.codebook_size))
-        if symbols is None or isinstance(symbols, RowNumbers):
-            stored: StoredSymbols | RowNumbers = RowNumbers(len(codes))
+        stored: StoredSymbols | RowNumbers
+        if symbols is None:
+            stored = RowNumbers(len(codes))
         else:
-            stored = symbols if isinstance(symbols, StoredSymbols) else StoredSymbols.build(symbols)
-        return cls(stored, packed, book, composition or Linear(book.codeword_dim), provenance)
+            stored = symbols if isinstance(symbols, StoredSymbols | RowNumbers) else StoredSymbols.build(symbols)
+        used: Composition = Linear(book.codeword_dim) if composition is None else composition
+        return cls(stored, packed, book, used, provenance)
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -146,6 +154,8 @@ class CodedTable:
 
     def row_of(self, symbol: str) -> int:
         """The row number of `symbol`."""
+        if not isinstance(symbol, str):
+            raise OptionError(f"a symbol is a string, got {symbol!r}; use decode for row numbers")
         return self.symbols.row_of(symbol)
 
     def symbols_at(self, rows: IntArray) -> list[str]:
@@ -173,11 +183,14 @@ class CodedTable:
         vectors = np.empty((len(flat), self.embedding_dim), dtype=np.float32)
         for start in range(0, len(flat), CHUNK_ROWS):
             part = flat[start : start + CHUNK_ROWS]
-            vectors[start : start + CHUNK_ROWS] = self.compose(self._unpack(self.packed[part]))
+            codes = self._unpack(self.packed[part])
+            vectors[start : start + CHUNK_ROWS] = self.composition.compose(codes, self.codebook.values)
         return vectors.reshape(*picked.shape, self.embedding_dim)
 
     def compose(self, codes: IntArray) -> FloatArray:
-        """(n, D) codes, of this table or not, to (n, d) vectors."""
+        """(n, D) codes in [0, K), of this table or not, to (n, d) vectors."""
+        codes = np.asarray(codes)
+        _check_codes(codes, self.codebook)
         return self.composition.compose(codes, self.codebook.values)
 
     def encode(self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4) -> npt.NDArray[np.int64]:
@@ -191,7 +204,8 @@ class CodedTable:
         Returns:
             (D,) or (n, D) integers; `compose` turns them into vectors.
         """
-        array = np.asarray(vectors, dtype=np.float32)
+        with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused
+            array = np.asarray(vectors, dtype=np.float32)
         if array.ndim not in (1, 2) or array.shape[-1] != self.embedding_dim or not np.isfinite(array).all():
             raise OptionError(f"expected finite vectors of size {self.embedding_dim}, got shape {array.shape}")
         codes = encoding.encode(np.atleast_2d(array), self.codebook.values, self.composition, beam=beam, sweeps=sweeps)
@@ -199,7 +213,7 @@ class CodedTable:
 
     def neighbors(self, query: str | npt.ArrayLike, k: int = 10, *, metric: str = "cosine") -> list[Neighbor]:
         """The k nearest symbols to a symbol or a (d,) vector, nearest first; see `kdcode.search`."""
-        return search.neighbors(self, query if isinstance(query, str) else np.asarray(query), k, metric=metric)
+        return search.neighbors(self, query, k, metric=metric)
 
     def code_of(self, symbol: str) -> Code:
         """The D integers of `symbol`."""
@@ -225,8 +239,9 @@ class CodedTable:
 
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[Sequence[str], FloatArray]]:
         """Pieces of the decoded table in order: symbols and their (n, d) vectors."""
-        for start, codes in self.code_chunks(rows):
-            yield self.symbols[start : start + rows], self.compose(codes)
+        names = iter(self.symbols)  # walks the stored symbols once; slices would search them anew for every piece
+        for _, codes in self.code_chunks(rows):
+            yield list(islice(names, len(codes))), self.compose(codes)
 
     def to_table(self) -> VectorTable:
         """The whole table decoded into memory."""
@@ -239,3 +254,14 @@ class CodedTable:
         if self.codebook_size != 1 << bits and codes.size and int(codes.max()) >= self.codebook_size:
             raise StorageError(f"codes: found code value {codes.max()}, values must be below K={self.codebook_size}")
         return codes
+
+
+def _check_codes(codes: IntArray, codebook: Codebook) -> None:
+    if codes.ndim != 2 or codes.shape[1] != codebook.code_length or codes.dtype.kind not in "iu":
+        raise OptionError(
+            f"codes: expected integers of shape (rows, {codebook.code_length}), got {codes.dtype} of {codes.shape}"
+        )
+    if codes.size and (int(codes.min()) < 0 or int(codes.max()) >= codebook.codebook_size):
+        raise OptionError(
+            f"codes: expected values in [0, {codebook.codebook_size}), got {codes.min()} to {codes.max()}"
+        )

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from kdcode.budget import weight_format, weight_shapes
+from kdcode.codebook import Codebook
 from kdcode.errors import OptionError
 from kdcode.table import FloatArray, IntArray
 
@@ -24,7 +27,11 @@ class Composition(Protocol):
     """The paper's f: D codewords to one vector of size d."""
 
     name: ClassVar[str]
-    embedding_dim: int
+
+    @property
+    def embedding_dim(self) -> int:
+        """The dimension d of the composed vectors."""
+        ...
 
     def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
         """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
@@ -60,7 +67,7 @@ class Linear:
         total = codebook[0][codes[:, 0]]
         for position in range(1, len(codebook)):
             total += codebook[position][codes[:, position]]
-        return total if self.projection is None else total @ self.projection
+        return total if self.projection is None else np.asarray(total @ self.projection, dtype=np.float32)
 
     def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray:
         """(D, K) dot products of each codeword with the query, H moved to the query's side."""
@@ -92,8 +99,8 @@ class Lstm:
     projection: FloatArray
 
     @property
-    def embedding_dim(self) -> int:  # type: ignore[override]
-        """The size d of the composed vector."""
+    def embedding_dim(self) -> int:
+        """The dimension d of the composed vectors."""
         return int(self.projection.shape[1])
 
     def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
@@ -161,16 +168,23 @@ COMPOSITIONS: dict[str, type[Linear] | type[Lstm] | type[Product]] = {
 """The one table of compositions; options and files name them by these keys."""
 
 
-def spans(embedding_dim: int, code_length: int) -> list[slice]:
-    """The coordinates that each position of a product code owns: d split as evenly as possible, wider ones first."""
+def widest_span(embedding_dim: int, code_length: int) -> int:
+    """The codeword size of a product code: the most coordinates that one position owns."""
     if not 1 <= code_length <= embedding_dim:
         raise OptionError(
             f"a product code of length {code_length} needs at least as many dimensions, got {embedding_dim}; "
             "use a shorter code or the linear composition"
         )
-    width, wider = divmod(embedding_dim, code_length)
-    ends = [(position + 1) * width + min(position + 1, wider) for position in range(code_length)]
-    return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    return -(-embedding_dim // code_length)
+
+
+def spans(embedding_dim: int, code_length: int) -> list[slice]:
+    """The coordinates that each position of a product code owns: d split as evenly as possible, wider ones first."""
+    widest = widest_span(embedding_dim, code_length)
+    narrower = widest * code_length - embedding_dim
+    widths = [widest] * (code_length - narrower) + [widest - 1] * narrower
+    ends = list(accumulate(widths))
+    return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
 
 
 def from_weights(name: str, embedding_dim: int, weights: Mapping[str, npt.NDArray[Any]]) -> Composition:
@@ -181,8 +195,39 @@ def from_weights(name: str, embedding_dim: int, weights: Mapping[str, npt.NDArra
     if name == Lstm.name:
         return Lstm(**arrays)
     if name == Product.name:
-        return Product(embedding_dim, **arrays)
-    raise OptionError(f"composition must be one of {', '.join(COMPOSITIONS)}, got {name!r}")
+        return Product(embedding_dim)
+    raise OptionError(f"composition: expected one of {', '.join(COMPOSITIONS)}, got {name!r}")
+
+
+def as_stored(composition: Composition, codebook: Codebook) -> Composition:
+    """The composition with its weights rounded as they are beside this codebook in a file.
+
+    A table holds this one from the start: saving and loading then changes no vector.
+
+    Raises:
+        OptionError: composition and codebook do not fit together, or a weight is not finite when rounded.
+    """
+    name, width, dim = composition.name, codebook.codeword_dim, composition.embedding_dim
+    if name == Product.name and width != widest_span(dim, codebook.code_length):
+        raise OptionError(
+            f"codebook: a product code of {codebook.code_length} positions and {dim} dimensions has codewords of "
+            f"{widest_span(dim, codebook.code_length)} numbers, got {width}"
+        )
+    given = {key: weight.shape for key, weight in composition.weights().items()}
+    expected = weight_shapes(name, width, dim)
+    if given != expected:
+        hint = "; fold H into the codewords with Linear.folded" if name == Linear.name and width == dim else ""
+        raise OptionError(
+            f"composition: {name} from codewords of {width} numbers to {dim} dimensions has weights "
+            f"{expected or 'none'}, got {given or 'none'}{hint}"
+        )
+    number_format = weight_format(codebook.number_format)
+    with np.errstate(over="ignore"):  # what overflows becomes inf and is refused
+        weights = {key: np.asarray(weight, dtype=number_format) for key, weight in composition.weights().items()}
+    for key, weight in weights.items():
+        if not np.isfinite(weight).all():
+            raise OptionError(f"composition.{key}: holds values that are not finite in {number_format}")
+    return from_weights(name, dim, weights)
 
 
 def _sigmoid(values: FloatArray) -> FloatArray:

@@ -82,17 +82,16 @@ def _encode_sum(vectors: FloatArray, words: FloatArray, beam: int, sweeps: int) 
 
 def _beam_over_sum(vectors: FloatArray, words: FloatArray, beam: int) -> CodeArray:
     """Choose positions first to last, keeping the `beam` best partial codes of every row. Returns (n, D)."""
-    rows = len(vectors)
     residual = vectors[:, None, :]  # (n, b, d)
-    cost = np.zeros((rows, 1), dtype=np.float32)
-    codes = np.zeros((rows, 1, len(words)), dtype=np.int64)
+    cost = np.zeros((len(vectors), 1), dtype=np.float32)
+    codes = np.zeros((len(vectors), 1, len(words)), dtype=np.int64)
     for position, choices in enumerate(words):
         gain = _squared_norms(choices) - 2 * residual @ choices.T  # (n, b, K)
         parent, chosen, cost = _best(cost[:, :, None] + gain, beam)
         residual = np.take_along_axis(residual, parent[:, :, None], axis=1) - choices[chosen]
         codes = np.take_along_axis(codes, parent[:, :, None], axis=1)
         codes[:, :, position] = chosen
-    return codes[np.arange(rows), cost.argmin(axis=1)]
+    return _first_of(codes, cost)
 
 
 def _refine_sum(vectors: FloatArray, words: FloatArray, codes: CodeArray, sweeps: int) -> CodeArray:
@@ -132,12 +131,11 @@ def _beam_over_lstm(vectors: FloatArray, codebook: FloatArray, lstm: Lstm, beam:
     hidden = np.zeros((rows, 1, width), dtype=np.float32)
     memory, total = hidden, hidden
     codes = np.zeros((rows, 1, len(codebook)), dtype=np.int64)
-    cost = np.zeros((rows, 1), dtype=np.float32)
     for position, words in enumerate(codebook):
         new_hidden, new_memory = lstm.step(words[None, None], hidden[:, :, None], memory[:, :, None])  # (n, b, K, e)
         new_total = total[:, :, None] + new_hidden
-        cost = _squared_norms(vectors[:, None, None, :] - new_total @ lstm.projection)
-        parent, chosen, cost = _best(cost, beam)
+        composed = np.asarray(new_total @ lstm.projection, dtype=np.float32)
+        parent, chosen, cost = _best(_squared_norms(vectors[:, None, None, :] - composed), beam)
         flat = parent * size + chosen
         hidden, memory, total = (
             np.take_along_axis(state.reshape(rows, -1, width), flat[:, :, None], axis=1)
@@ -145,7 +143,7 @@ def _beam_over_lstm(vectors: FloatArray, codebook: FloatArray, lstm: Lstm, beam:
         )
         codes = np.take_along_axis(codes, parent[:, :, None], axis=1)
         codes[:, :, position] = chosen
-    return codes[np.arange(rows), cost.argmin(axis=1)]
+    return _first_of(codes, cost)
 
 
 def _best(cost: FloatArray, beam: int) -> tuple[CodeArray, CodeArray, FloatArray]:
@@ -155,6 +153,12 @@ def _best(cost: FloatArray, beam: int) -> tuple[CodeArray, CodeArray, FloatArray
     keep = min(beam, flat.shape[1])
     index = np.argpartition(flat, keep - 1, axis=1)[:, :keep]
     return index // size, index % size, np.take_along_axis(flat, index, axis=1)
+
+
+def _first_of(codes: CodeArray, cost: FloatArray) -> CodeArray:
+    """The (n, D) cheapest of (n, beam, D) codes."""
+    cheapest = cost.argmin(axis=1)[:, None, None]
+    return np.take_along_axis(codes, cheapest, axis=1)[:, 0]
 
 
 def _squared_norms(vectors: FloatArray) -> FloatArray:

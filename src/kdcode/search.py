@@ -1,8 +1,8 @@
 """Nearest neighbours computed on the codes.
 
 A dot product with a query is a sum of D table entries per row; the tables hold the query's dot product with every
-codeword. Rows are read in chunks and never kept as vectors. The LSTM is no such sum: its rows are composed chunk by
-chunk and dropped.
+codeword. Rows are read in chunks and never kept as vectors; only the chosen ones are composed, for their exact scores.
+The LSTM is no such sum: its rows are composed chunk by chunk and dropped.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kdcode.errors import OptionError
-from kdcode.table import FloatArray
+from kdcode.table import CHUNK_ROWS, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
@@ -28,7 +29,7 @@ class Neighbor(NamedTuple):
     score: float
 
 
-def neighbors(coded: CodedTable, query: str | FloatArray, k: int = 10, *, metric: str = "cosine") -> list[Neighbor]:
+def neighbors(coded: CodedTable, query: str | npt.ArrayLike, k: int = 10, *, metric: str = "cosine") -> list[Neighbor]:
     """The k rows nearest to a query, nearest first.
 
     Args:
@@ -42,23 +43,21 @@ def neighbors(coded: CodedTable, query: str | FloatArray, k: int = 10, *, metric
     if k < 1:
         raise OptionError(f"k must be at least 1, got {k}")
     own_row = coded.row_of(query) if isinstance(query, str) else None
-    vector = coded.decode(own_row) if own_row is not None else np.asarray(query, dtype=np.float32)
-    if vector.shape != (coded.embedding_dim,) or not np.isfinite(vector).all():
-        raise OptionError(
-            f"a query is a symbol or {coded.embedding_dim} finite numbers, got an array of shape {vector.shape}"
-        )
+    vector = coded.decode(own_row) if own_row is not None else _checked(query, coded.embedding_dim)
     nearness = _nearness(dot_products(coded, vector), vector, coded, metric)
     if own_row is not None:
         nearness[own_row] = -np.inf
     count = min(k, len(coded) - (own_row is not None))
     if count == 0:
         return []
-    rows = np.argpartition(-nearness, count - 1)[:count]
-    rows = rows[np.lexsort((rows, -nearness[rows]))]
-    sign = -1 if metric == "l2" else 1
-    return [
-        Neighbor(symbol, sign * float(nearness[row])) for symbol, row in zip(coded.symbols_at(rows), rows, strict=True)
-    ]
+    # Of rows that are equally near, the first ones: argpartition alone would leave the choice to chance.
+    border = np.partition(nearness, len(nearness) - count)[len(nearness) - count]
+    rows = np.flatnonzero(nearness >= border)
+    rows = np.sort(rows[np.argsort(-nearness[rows], kind="stable")][:count])
+    scores = _scores(coded, rows, vector, metric)
+    nearest_first = np.argsort(scores if metric == "l2" else -scores, kind="stable")
+    names = coded.symbols_at(rows[nearest_first])
+    return [Neighbor(name, float(score)) for name, score in zip(names, scores[nearest_first], strict=True)]
 
 
 def dot_products(coded: CodedTable, query: FloatArray) -> FloatArray:
@@ -76,11 +75,36 @@ def dot_products(coded: CodedTable, query: FloatArray) -> FloatArray:
     return scores
 
 
+def _checked(query: npt.ArrayLike, dim: int) -> FloatArray:
+    try:
+        with np.errstate(over="ignore"):  # what overflows becomes inf and is refused
+            vector = np.asarray(query, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise OptionError(f"a query is a symbol or {dim} finite numbers, got {query!r}") from None
+    if vector.shape != (dim,) or not np.isfinite(vector).all():
+        raise OptionError(f"a query is a symbol or {dim} finite numbers, got an array of shape {vector.shape}")
+    return vector
+
+
 def _nearness(dots: FloatArray, query: FloatArray, coded: CodedTable, metric: str) -> FloatArray:
-    """(N,) scores that are larger for nearer rows."""
+    """(N,) numbers that are larger for nearer rows; enough to choose rows by, not to report."""
     if metric == "dot":
         return dots
     if metric == "cosine":
         return np.asarray(dots / np.maximum(coded.norms * np.linalg.norm(query), _TINY), dtype=np.float32)
-    squared = coded.norms**2 - 2 * dots + query @ query
-    return np.asarray(-np.sqrt(np.maximum(squared, 0)), dtype=np.float32)
+    return np.asarray(2 * dots - coded.norms**2, dtype=np.float32)
+
+
+def _scores(coded: CodedTable, rows: IntArray, query: FloatArray, metric: str) -> FloatArray:
+    """(n,) scores of the chosen rows, computed from their vectors."""
+    scores = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), CHUNK_ROWS):
+        vectors = coded.decode(rows[start : start + CHUNK_ROWS])
+        if metric == "l2":  # the difference itself: ‖v‖² − 2v·q + ‖q‖² loses the digits of a short distance
+            found = np.linalg.norm(vectors - query, axis=1)
+        elif metric == "dot":
+            found = vectors @ query
+        else:
+            found = vectors @ query / np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(query), _TINY)
+        scores[start : start + CHUNK_ROWS] = found
+    return scores

@@ -1,13 +1,14 @@
 """The .kdc file: save, load and verify. docs/format.md is the law that this module follows.
 
-Writing goes through the safetensors library. Reading parses the header here and maps the tensors, because the library
-copies what it reads, and because every claim of the header is checked against the file's real size first.
+The file is a safetensors file, read and written here: the library copies what it reads, where this maps it; every
+claim of the header is checked against the file's real size first; and the same table gives the same bytes for ever.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -16,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import save_file
 
 from kdcode import bitpack
 from kdcode._version import __version__
+from kdcode.budget import MAX_CODEBOOK_SIZE, NUMBER_BYTES, weight_format, weight_shapes
 from kdcode.codebook import Codebook
 from kdcode.coded import CodedTable
-from kdcode.composition import COMPOSITIONS, Composition, Lstm, from_weights, spans
+from kdcode.composition import COMPOSITIONS, Composition, from_weights
 from kdcode.errors import OptionError, StorageError
 from kdcode.files import replacing
 from kdcode.symbols import StoredSymbols
@@ -32,9 +33,9 @@ FORMAT_VERSION = 1
 MAX_OVERHEAD_BYTES = 4096
 """What header and metadata may add to the promised bytes."""
 
-_MAX_HEADER_BYTES = 1 << 20
 _EAGER_CHECK_BYTES = 1 << 24
-_DTYPES = {"U8": np.uint8, "I8": np.int8, "U64": np.uint64, "F16": np.float16, "F32": np.float32}
+_DTYPES = {"U8": "uint8", "I8": "int8", "U64": "uint64", "F16": "float16", "F32": "float32"}
+_DTYPE_NAMES = {name: code for code, name in _DTYPES.items()}
 _COUNTS = ("num_embeddings", "embedding_dim", "codebook_size", "code_length")
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -45,16 +46,44 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
 
     Returns:
         The bytes of the file.
+
+    Raises:
+        OptionError: the table's provenance is not JSON, or too long.
+        StorageError: the file cannot be written.
     """
+    tensors = _tensors_of(coded)
+    header = _header(_metadata_of(coded), tensors)
+    overhead = 8 + len(header)
+    if overhead > MAX_OVERHEAD_BYTES:
+        raise OptionError(
+            f"header and metadata take {overhead} bytes, at most {MAX_OVERHEAD_BYTES} are allowed; "
+            "shorten the table's provenance"
+        )
     target = Path(path)
-    weight_type = np.float32 if coded.codebook.number_format == "float32" else np.float16
+    try:
+        with replacing(target) as temporary, temporary.open("wb") as stream:
+            stream.write(len(header).to_bytes(8, "little") + header)
+            for array in tensors.values():
+                stream.write(np.ascontiguousarray(array).data)
+    except OSError as error:
+        raise StorageError(f"{target}: cannot be written: {error.strerror or error}") from error
+    return overhead + sum(array.nbytes for array in tensors.values())
+
+
+def _tensors_of(coded: CodedTable) -> Arrays:
+    """The tensors in the order of the file: wide numbers first, so that all are aligned, then by name."""
     tensors: Arrays = {"codes": coded.packed, "codebook": coded.codebook.stored}
     if coded.codebook.scale is not None:
         tensors["codebook_scale"] = coded.codebook.scale
     for name, weight in coded.composition.weights().items():
-        tensors[f"composition.{name}"] = weight.astype(weight_type)
+        tensors[f"composition.{name}"] = weight.astype(weight_format(coded.codebook.number_format))
     if isinstance(coded.symbols, StoredSymbols):
         tensors.update({f"symbols.{name}": array for name, array in coded.symbols.arrays.items()})
+    ordered = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
+    return {name: tensors[name].astype(tensors[name].dtype.newbyteorder("<"), copy=False) for name in ordered}
+
+
+def _metadata_of(coded: CodedTable) -> str:
     metadata = {
         "format": FORMAT_VERSION,
         "num_embeddings": len(coded),
@@ -65,20 +94,24 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
         "written_by": f"kdcode {__version__}",
         "provenance": coded.provenance,
     }
-    text = json.dumps(metadata, ensure_ascii=False, sort_keys=True, allow_nan=False)
     try:
-        with replacing(target) as temporary:
-            contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-            save_file(contiguous, temporary, metadata={"kdcode": text})
-            overhead = temporary.stat().st_size - coded.sizes.total
-            if overhead > MAX_OVERHEAD_BYTES:
-                raise OptionError(
-                    f"header and metadata take {overhead} bytes, at most {MAX_OVERHEAD_BYTES} are allowed; "
-                    "shorten the table's provenance"
-                )
-    except OSError as error:
-        raise StorageError(f"{target}: cannot be written: {error.strerror or error}") from error
-    return target.stat().st_size
+        text = json.dumps(metadata, ensure_ascii=False, sort_keys=True, allow_nan=False)
+        text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise OptionError(f"provenance: cannot be written as JSON: {error}") from error
+    return text
+
+
+def _header(metadata: str, tensors: Arrays) -> bytes:
+    """The safetensors header, padded so that the tensors start at a multiple of 8 bytes."""
+    header: dict[str, Any] = {"__metadata__": {"kdcode": metadata}}
+    start = 0
+    for name, array in tensors.items():
+        offsets = [start, start + array.nbytes]
+        header[name] = {"dtype": _DTYPE_NAMES[array.dtype.name], "shape": array.shape, "data_offsets": offsets}
+        start += array.nbytes
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    return text + b" " * (-len(text) % 8)
 
 
 def load(path: str | PathLike[str]) -> CodedTable:
@@ -122,14 +155,11 @@ def verify(path: str | PathLike[str], original: VectorTable | None = None) -> Ve
             pass  # unpacking checks the range of every code
         if isinstance(coded.symbols, StoredSymbols):
             coded.symbols.verify()
-        file_bytes = Path(path).stat().st_size
-        overhead = file_bytes - coded.sizes.total
-        if not 0 <= overhead <= MAX_OVERHEAD_BYTES:
-            raise StorageError(f"header and metadata take {overhead} bytes, at most {MAX_OVERHEAD_BYTES} are allowed")
         error = None if original is None else _error_against(coded, original)
     except StorageError as error_found:
         raise StorageError(f"{path}: {error_found}") from error_found
-    return Verification(file_bytes, overhead, error)
+    file_bytes = Path(path).stat().st_size
+    return Verification(file_bytes, file_bytes - coded.sizes.total, error)
 
 
 def _error_against(coded: CodedTable, original: VectorTable) -> float:
@@ -148,45 +178,78 @@ def _error_against(coded: CodedTable, original: VectorTable) -> float:
 def _open(file: Path) -> tuple[dict[str, Any], Arrays]:
     """The metadata and the mapped tensors, sizes checked against the file before anything is made."""
     try:
-        size = file.stat().st_size
         with file.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
             first = stream.read(8)
             if len(first) < 8:
                 raise StorageError("not a .kdc file: shorter than 8 bytes")
             length = int.from_bytes(first, "little")
-            if length > min(size - 8, _MAX_HEADER_BYTES):
+            if length > size - 8:
                 raise StorageError(f"header: claims {length} bytes in a file of {size}; truncated, or not a .kdc file")
-            raw = stream.read(length)
+            if 8 + length > MAX_OVERHEAD_BYTES:
+                raise StorageError(
+                    f"header: takes {length} bytes, too many for a .kdc file; is it another safetensors?"
+                )
+            metadata, header = _parse(stream.read(length))
+            body = size - 8 - length
+            if body == 0:
+                raise StorageError("the file holds no tensors")
+            mapped = np.memmap(stream, dtype=np.uint8, mode="r", offset=8 + length, shape=(body,))
     except OSError as error:
         raise StorageError(f"cannot be read: {error.strerror or error}") from error
+    spans_taken = sorted(_span(name, entry, body) for name, entry in header.items())
+    place = 0
+    for start, end, name in spans_taken:
+        if start != place:
+            raise StorageError(f"{name}: starts at byte {start}, where the tensor before it ends at {place}")
+        place = end
+    if place != body:
+        raise StorageError(f"tensors: they fill {place} of the {body} bytes after the header")
+    return metadata, {name: _tensor(header[name], mapped) for name in header}
+
+
+def _parse(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The kdcode metadata and the entries of the tensors, both JSON objects and otherwise unchecked."""
     try:
-        header = json.loads(raw)
-        metadata = json.loads(header.pop("__metadata__")["kdcode"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        header = _parse_object(raw.decode("utf-8"))
+        metadata = _parse_object(header.pop("__metadata__")["kdcode"])
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise StorageError("header: no kdcode metadata; this is not a .kdc file") from None
-    if not isinstance(metadata, dict):
-        raise StorageError("header: the kdcode metadata is not a JSON object")
-    body = size - 8 - length
-    if body == 0:
-        raise StorageError("the file holds no tensors")
-    mapped = np.memmap(file, dtype=np.uint8, mode="r", offset=8 + length, shape=(body,))
-    arrays = {name: _tensor(name, entry, mapped) for name, entry in header.items()}
-    if sum(array.nbytes for array in arrays.values()) != body:
-        raise StorageError(f"tensors: they do not fill the {body} bytes after the header")
-    return metadata, arrays
+    return metadata, header
 
 
-def _tensor(name: str, entry: Any, mapped: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:  # noqa: ANN401 - unchecked JSON
+def _parse_object(text: str) -> dict[str, Any]:
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) != len(pairs):
+            raise ValueError("a key appears twice")
+        return dict(pairs)
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    parsed = json.loads(text, object_pairs_hook=distinct, parse_constant=refuse)
+    if not isinstance(parsed, dict):
+        raise ValueError("not an object")
+    return parsed
+
+
+def _span(name: str, entry: Any, body: int) -> tuple[int, int, str]:  # noqa: ANN401 - unchecked JSON
+    """Where a tensor starts and ends, once its entry is known to be sound."""
     try:
-        dtype = np.dtype(_DTYPES[entry["dtype"]])
+        itemsize = np.dtype(_DTYPES[entry["dtype"]]).itemsize
         shape = tuple(entry["shape"])
         start, end = entry["data_offsets"]
-        good = all(type(number) is int and number >= 0 for number in (*shape, start, end)) and len(shape) <= 3
+        sound = 1 <= len(shape) <= 3 and all(type(number) is int and number >= 0 for number in (*shape, start, end))
     except (KeyError, TypeError, ValueError):
         raise StorageError(f"{name}: the header entry is malformed or has an unknown dtype") from None
-    if not good or not start <= end <= len(mapped) or end - start != math.prod(shape) * dtype.itemsize:
-        raise StorageError(f"{name}: shape {shape} and offsets {start}–{end} do not fit the file")
-    return np.ndarray(shape, dtype, buffer=mapped, offset=start) if end > start else np.empty(shape, dtype)
+    if not sound or not start < end <= body or end - start != math.prod(shape) * itemsize:
+        raise StorageError(f"{name}: shape {shape} and offsets {start}–{end} do not fit the {body} bytes of tensors")
+    return start, end, name
+
+
+def _tensor(entry: Mapping[str, Any], mapped: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+    dtype = np.dtype(_DTYPES[entry["dtype"]]).newbyteorder("<")
+    return np.ndarray(tuple(entry["shape"]), dtype, buffer=mapped, offset=entry["data_offsets"][0])
 
 
 def _assemble(metadata: Mapping[str, Any], arrays: Arrays) -> CodedTable:
@@ -199,8 +262,11 @@ def _assemble(metadata: Mapping[str, Any], arrays: Arrays) -> CodedTable:
             f"format: version {version} is newer than {FORMAT_VERSION}, which this kdcode reads; upgrade"
         )
     count, dim, size, length = (_positive(metadata, name) for name in _COUNTS)
-    if not 2 <= size <= 1 << 16:
-        raise StorageError(f"codebook_size: expected 2 to 65536, got {size}")
+    if not 2 <= size <= MAX_CODEBOOK_SIZE:
+        raise StorageError(f"codebook_size: expected 2 to {MAX_CODEBOOK_SIZE}, got {size}")
+    provenance = metadata.get("provenance", {})
+    if not isinstance(provenance, dict):
+        raise StorageError(f"provenance: expected a JSON object, got {type(provenance).__name__}")
     rest = dict(arrays)
     packed = _take(rest, "codes", ("uint8",), (count, bitpack.row_bytes(length, bitpack.bits_for(size))))
     codebook = _codebook(rest, length, size)
@@ -214,8 +280,7 @@ def _assemble(metadata: Mapping[str, Any], arrays: Arrays) -> CodedTable:
         symbols = StoredSymbols(count, {part: rest.pop(f"symbols.{part}") for part in parts})
     if rest:
         raise StorageError(f"{min(rest)}: this tensor does not belong in a .kdc file of format {version}")
-    provenance = metadata.get("provenance")
-    coded = CodedTable(symbols, packed, codebook, composition, provenance if isinstance(provenance, dict) else None)
+    coded = CodedTable(symbols, packed, codebook, composition, provenance)
     if packed.nbytes <= _EAGER_CHECK_BYTES:
         for _ in coded.code_chunks():
             pass  # larger files are checked as their rows are read, so that they open at once
@@ -248,7 +313,7 @@ def _take(arrays: Arrays, name: str, dtypes: tuple[str, ...], shape: tuple[int |
 
 
 def _codebook(arrays: Arrays, length: int, size: int) -> Codebook:
-    stored = _take(arrays, "codebook", ("float32", "float16", "int8"), (length, size, None))
+    stored = _take(arrays, "codebook", tuple(NUMBER_BYTES), (length, size, None))
     if stored.dtype != np.int8:
         return Codebook(stored)
     scale: FloatArray = _take(arrays, "codebook_scale", ("float32",), (length, 1, 1))
@@ -256,20 +321,10 @@ def _codebook(arrays: Arrays, length: int, size: int) -> Codebook:
 
 
 def _composition(arrays: Arrays, metadata: Mapping[str, Any], dim: int, codebook: Codebook) -> Composition:
-    name, width = metadata.get("composition"), codebook.codeword_dim
-    if name not in COMPOSITIONS:
+    name = metadata.get("composition")
+    if not isinstance(name, str) or name not in COMPOSITIONS:
         raise StorageError(f"composition: expected one of {', '.join(COMPOSITIONS)}, got {name!r}")
-    shapes: dict[str, tuple[int, ...]] = {}
-    if name == Lstm.name:
-        shapes = {"recurrent": (4, width, width), "bias": (4, width), "projection": (width, dim)}
-    elif name == "linear" and width != dim:
-        shapes = {"projection": (width, dim)}
-    elif name == "product":
-        widest = spans(dim, codebook.code_length)[0]
-        if width != widest.stop:
-            raise StorageError(
-                f"codebook: a product code of {dim} dimensions has codewords of {widest.stop}, got {width}"
-            )
-    float_type = ("float32",) if codebook.number_format == "float32" else ("float16",)
-    weights = {key: _take(arrays, f"composition.{key}", float_type, shape) for key, shape in shapes.items()}
+    stored_as = (weight_format(codebook.number_format),)
+    shapes = weight_shapes(name, codebook.codeword_dim, dim)
+    weights = {key: _take(arrays, f"composition.{key}", stored_as, shape) for key, shape in shapes.items()}
     return from_weights(name, dim, weights)

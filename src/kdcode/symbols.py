@@ -1,8 +1,8 @@
 """Symbols as they are kept in a .kdc file: sorted, deflated in blocks, found without a dict of all of them.
 
-The distinct symbols, as UTF-8, are sorted by their bytes and cut into blocks of 128. A block is the symbols joined by
-the byte 0xFF, which UTF-8 never uses, and compressed with raw deflate. The first symbol of every block stands in
-`heads`, so that a lookup is one binary search over N/128 heads, one inflated block and one binary search in it.
+The distinct symbols, as UTF-8, are sorted by their bytes and cut into blocks of 128. A block is its symbols, each
+followed by the byte 0xFF, which UTF-8 never uses, compressed with raw deflate. The first symbol of every block stands
+in `heads`, so that a lookup is one binary search over N/128 heads, one inflated block and one binary search in it.
 `order` gives the row of each rank. benchmarks/symbol_index.py has the measurements behind this choice.
 """
 
@@ -12,18 +12,19 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from kdcode import bitpack
-from kdcode.errors import StorageError, TableError, UnknownSymbolError
-from kdcode.table import IntArray
+from kdcode.errors import RowError, StorageError, TableError, UnknownSymbolError
+from kdcode.table import CHUNK_ROWS, IntArray
 
 BLOCK_SYMBOLS = 128
 MAX_SYMBOL_BYTES = 65_535
-_SEPARATOR = b"\xff"
+_END = b"\xff"
 _MAX_BLOCK_BYTES = BLOCK_SYMBOLS * (MAX_SYMBOL_BYTES + 1)
 _RAW_DEFLATE = -15
 
@@ -40,7 +41,7 @@ class StoredSymbols(Sequence[str]):
     def __init__(self, count: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self._count = count
         self.arrays = dict(arrays)
-        self._block = lru_cache(maxsize=256)(self._inflate)
+        self._block = lru_cache(maxsize=256)(self._split)
         _check_shapes(count, self.arrays)
 
     @classmethod
@@ -48,24 +49,24 @@ class StoredSymbols(Sequence[str]):
         """Sort and compress `symbols`.
 
         Raises:
-            TableError: a symbol is longer than 65,535 bytes.
+            TableError: there are none, one appears twice, or one is longer than 65,535 bytes.
         """
-        encoded = [symbol.encode("utf-8") for symbol in symbols]
-        longest = max(range(len(encoded)), key=lambda row: len(encoded[row]))
-        if len(encoded[longest]) > MAX_SYMBOL_BYTES:
-            raise TableError(
-                f"symbol {longest} takes {len(encoded[longest])} bytes, at most {MAX_SYMBOL_BYTES} can be stored"
-            )
+        encoded = [_encoded(symbol, row) for row, symbol in enumerate(symbols)]
         order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.uint32)
-        starts = range(0, len(encoded), BLOCK_SYMBOLS)
-        blocks = [_deflate([encoded[row] for row in order[start : start + BLOCK_SYMBOLS]]) for start in starts]
-        padded = np.zeros((len(encoded) + 7) // 8 * 8, dtype=np.uint32)
+        ranked = [encoded[row] for row in order]
+        if not ranked:
+            raise TableError("a table needs at least one symbol, got none")
+        for before, after in pairwise(ranked):
+            if before == after:
+                raise TableError(f"symbol {before.decode('utf-8')!r} appears twice; symbols must be distinct")
+        blocks = [_deflate(ranked[start : start + BLOCK_SYMBOLS]) for start in range(0, len(ranked), BLOCK_SYMBOLS)]
+        padded = np.zeros(-(-len(order) // 8) * 8, dtype=np.uint32)
         padded[: len(order)] = order
-        arrays = {
+        arrays: dict[str, npt.NDArray[Any]] = {
             "blocks": np.frombuffer(b"".join(blocks), dtype=np.uint8),
             "ends": np.cumsum([len(block) for block in blocks], dtype=np.uint64),
-            "heads": np.frombuffer(_SEPARATOR.join(encoded[order[start]] for start in starts), dtype=np.uint8),
-            "order": bitpack.pack(padded.reshape(-1, 8), bitpack.bits_for(len(encoded))),
+            "heads": np.frombuffer(_text(ranked[::BLOCK_SYMBOLS]), dtype=np.uint8),
+            "order": bitpack.pack(padded.reshape(-1, 8), bitpack.bits_for(len(order))),
         }
         return cls(len(encoded), arrays)
 
@@ -77,9 +78,17 @@ class StoredSymbols(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
+    def __reduce__(self) -> tuple[type[StoredSymbols], tuple[int, dict[str, npt.NDArray[Any]]]]:
+        return StoredSymbols, (self._count, self.arrays)  # a copy starts with an empty cache
+
     def __iter__(self) -> Iterator[str]:
-        for start in range(0, self._count, 8192):
-            yield from self.at(range(start, min(start + 8192, self._count)))
+        # Neighbouring rows lie in far blocks: all are inflated once, side by side, instead of one for every row.
+        text = b"".join(self._inflate(number) for number in range(len(self.arrays["ends"])))
+        ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == _END[0])
+        for ranks in np.array_split(self._rank_of_row, -(-self._count // CHUNK_ROWS)):
+            starts = np.where(ranks > 0, ends[ranks.astype(np.int64) - 1] + 1, 0)
+            for start, end in zip(starts.tolist(), ends[ranks].tolist(), strict=True):
+                yield text[start:end].decode("utf-8")
 
     @overload
     def __getitem__(self, row: int) -> str: ...
@@ -105,8 +114,15 @@ class StoredSymbols(Sequence[str]):
 
     def at(self, rows: Iterable[int]) -> list[str]:
         """The symbols of several rows, each block inflated once."""
-        ranks = self._rank_of_row[np.fromiter(rows, dtype=np.int64)]
-        return [self._block(int(rank) // BLOCK_SYMBOLS)[int(rank) % BLOCK_SYMBOLS].decode("utf-8") for rank in ranks]
+        picked = np.fromiter(rows, dtype=np.int64)
+        if picked.size and (picked.min() < 0 or picked.max() >= self._count):
+            raise RowError(f"rows must be in [0, {self._count}), got [{picked.min()}, {picked.max()}]")
+        ranks = self._rank_of_row[picked]
+        found = [""] * len(ranks)
+        for place in np.argsort(ranks):  # block after block, so that the cache serves all but the first of each
+            number, within = divmod(int(ranks[place]), BLOCK_SYMBOLS)
+            found[place] = self._block(number)[within].decode("utf-8")
+        return found
 
     def row_of(self, symbol: str) -> int:
         """The row of `symbol`.
@@ -126,13 +142,15 @@ class StoredSymbols(Sequence[str]):
         Raises:
             StorageError: symbols out of order, heads that do not fit, or an `order` that is no permutation.
         """
-        if not np.array_equal(np.sort(self._row_of_rank), np.arange(self._count)):
+        if not np.array_equal(np.sort(self._row_of_rank()), np.arange(self._count)):
             raise StorageError("symbols.order: the rows are not a permutation of 0 … N−1")
         before: bytes | None = None
         for number in range(len(self.arrays["ends"])):
             for symbol in self._block(number):
                 if before is not None and symbol <= before:
                     raise StorageError(f"symbols.blocks: block {number} is not sorted, or repeats a symbol")
+                if len(symbol) > MAX_SYMBOL_BYTES:
+                    raise StorageError(f"symbols.blocks: block {number} holds a symbol of {len(symbol)} bytes")
                 before = symbol
 
     def _find(self, symbol: str) -> int | None:
@@ -148,13 +166,20 @@ class StoredSymbols(Sequence[str]):
         if place == len(block) or block[place] != key:
             return None
         rank = number * BLOCK_SYMBOLS + place
-        eight = bitpack.unpack(self.arrays["order"][rank // 8 : rank // 8 + 1], 8, self.arrays["order"].shape[1])
-        row = int(eight[0, rank % 8])
+        order = self.arrays["order"]
+        row = bitpack.value_at(order[rank // 8], rank % 8, order.shape[1])
         if row >= self._count:
             raise StorageError(f"symbols.order: rank {rank} points to row {row} of {self._count}")
         return row
 
-    def _inflate(self, number: int) -> list[bytes]:
+    def _split(self, number: int) -> list[bytes]:
+        symbols = _parted(self._inflate(number))
+        if symbols[0] != self._heads[number]:
+            raise StorageError(f"symbols.heads: head {number} is not the first symbol of its block")
+        return symbols
+
+    def _inflate(self, number: int) -> bytes:
+        """The checked text of a block: as many symbols as it must hold, each valid UTF-8 and followed by 0xFF."""
         ends = self.arrays["ends"]
         start, end = (int(ends[number - 1]) if number else 0), int(ends[number])
         if not start <= end <= len(self.arrays["blocks"]):
@@ -162,26 +187,24 @@ class StoredSymbols(Sequence[str]):
         inflater = zlib.decompressobj(_RAW_DEFLATE)
         try:
             text = inflater.decompress(self.arrays["blocks"][start:end].tobytes(), _MAX_BLOCK_BYTES)
+            text.replace(_END, b"\0").decode("utf-8")  # a NUL between them, so that two halves cannot make a character
         except zlib.error as error:
             raise StorageError(f"symbols.blocks: block {number} cannot be inflated: {error}") from None
-        symbols = text.split(_SEPARATOR)
-        expected = min(BLOCK_SYMBOLS, self._count - number * BLOCK_SYMBOLS)
-        if not inflater.eof or len(symbols) != expected or symbols[0] != self._heads[number]:
-            raise StorageError(f"symbols.blocks: block {number} does not hold the {expected} symbols it should")
-        try:
-            text.replace(_SEPARATOR, b"").decode("utf-8")
         except UnicodeDecodeError as error:
             raise StorageError(f"symbols.blocks: block {number} is not UTF-8: {error.reason}") from None
-        return symbols
+        expected = min(BLOCK_SYMBOLS, self._count - number * BLOCK_SYMBOLS)
+        whole = inflater.eof and not inflater.unused_data and text.endswith(_END)
+        if not whole or text.count(_END) != expected:
+            raise StorageError(f"symbols.blocks: block {number} does not hold the {expected} symbols it should")
+        return text
 
     @cached_property
     def _heads(self) -> list[bytes]:
-        heads = self.arrays["heads"].tobytes().split(_SEPARATOR)
-        if len(heads) != len(self.arrays["ends"]):
-            raise StorageError(f"symbols.heads: {len(heads)} heads for {len(self.arrays['ends'])} blocks")
-        return heads
+        text = self.arrays["heads"].tobytes()
+        if not text.endswith(_END) or text.count(_END) != len(self.arrays["ends"]):
+            raise StorageError(f"symbols.heads: expected {len(self.arrays['ends'])} heads, each followed by 0xFF")
+        return _parted(text)
 
-    @cached_property
     def _row_of_rank(self) -> IntArray:
         order = self.arrays["order"]
         return bitpack.unpack(order, 8, order.shape[1]).reshape(-1)[: self._count]
@@ -189,17 +212,37 @@ class StoredSymbols(Sequence[str]):
     @cached_property
     def _rank_of_row(self) -> IntArray:
         # Only one direction is stored. The other costs a scatter over N integers at first use (0.1 s for 10 million).
-        rows = self._row_of_rank
-        if len(rows) and int(rows.max()) >= self._count:
+        rows = self._row_of_rank()
+        if int(rows.max()) >= self._count:
             raise StorageError(f"symbols.order: a rank points to row {rows.max()} of {self._count}")
         ranks = np.zeros(self._count, dtype=np.uint32)
         ranks[rows] = np.arange(self._count, dtype=np.uint32)
         return ranks
 
 
+def _encoded(symbol: str, row: int) -> bytes:
+    try:
+        encoded = symbol.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TableError(f"symbol {row} ({symbol!r}) cannot be written as UTF-8: {error.reason}") from None
+    except AttributeError:
+        raise TableError(f"symbol {row} is {type(symbol).__name__} {symbol!r}; symbols must be strings") from None
+    if len(encoded) > MAX_SYMBOL_BYTES:
+        raise TableError(f"symbol {row} takes {len(encoded)} bytes, at most {MAX_SYMBOL_BYTES} can be stored")
+    return encoded
+
+
+def _text(symbols: list[bytes]) -> bytes:
+    return b"".join(symbol + _END for symbol in symbols)
+
+
+def _parted(text: bytes) -> list[bytes]:
+    return text[:-1].split(_END)
+
+
 def _deflate(symbols: list[bytes]) -> bytes:
     deflater = zlib.compressobj(level=9, wbits=_RAW_DEFLATE)
-    return deflater.compress(_SEPARATOR.join(symbols)) + deflater.flush()
+    return deflater.compress(_text(symbols)) + deflater.flush()
 
 
 def _check_shapes(count: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

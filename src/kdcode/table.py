@@ -36,8 +36,18 @@ class RowNumbers(Sequence[str]):
         numbers = range(self._count)[row]
         return str(numbers) if isinstance(numbers, int) else [str(number) for number in numbers]
 
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(self._count))
+
+    def __contains__(self, symbol: object) -> bool:
+        return isinstance(symbol, str) and self._find(symbol) is not None
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(other) == len(self) and all(map(str.__eq__, self, other))
+        if isinstance(other, RowNumbers):
+            return len(other) == len(self)
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(other) == len(self) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -47,11 +57,17 @@ class RowNumbers(Sequence[str]):
         Raises:
             UnknownSymbolError: `symbol` is not the plain decimal number of a row.
         """
+        row = self._find(symbol)
+        if row is None:
+            raise UnknownSymbolError(symbol)
+        return row
+
+    def _find(self, symbol: str) -> int | None:
         if symbol.isascii() and symbol.isdecimal() and len(symbol) <= 19:
             row = int(symbol)
             if row < self._count and str(row) == symbol:
                 return row
-        raise UnknownSymbolError(symbol)
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +97,7 @@ class VectorTable:
             raise TableError(f"{len(named)} symbols for {len(array)} rows: there must be one symbol per row")
         object.__setattr__(self, "symbols", named)
         object.__setattr__(self, "matrix", array)
-        if symbols is not None:
+        if not isinstance(named, RowNumbers):
             _check_symbols(named)
         for start, chunk in self._float_chunks(CHUNK_ROWS):
             bad = ~np.isfinite(chunk).all(axis=1)

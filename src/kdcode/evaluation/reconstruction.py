@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from kdcode.errors import TableError
 from kdcode.table import CHUNK_ROWS, FloatArray
@@ -56,13 +57,15 @@ def evaluate(original: Rows, copy: Rows) -> TableComparison:
     mean = _mean(original)
     squared = variance = cosines = norm_errors = 0.0
     nonzero = 0
-    for (_, true), (_, near) in zip(original.chunks(), copy.chunks(), strict=True):
-        squared += float(np.square(true - near, dtype=np.float64).sum())
-        variance += float(np.square(true - mean, dtype=np.float64).sum())
+    for (_, true_rows), (_, near_rows) in zip(original.chunks(), copy.chunks(), strict=True):
+        # In float64, because the squares of very long and very short float32 vectors leave the range of float32.
+        true, near = true_rows.astype(np.float64), near_rows.astype(np.float64)
+        squared += float(np.square(true - near).sum())
+        variance += float(np.square(true - mean).sum())
         length, near_length = np.linalg.norm(true, axis=1), np.linalg.norm(near, axis=1)
         both = length * near_length
         dots = np.einsum("ij,ij->i", true, near)
-        cosine = np.divide(dots, both, out=(length == near_length).astype(np.float32), where=both > 0)
+        cosine = np.divide(dots, both, out=(length == near_length).astype(np.float64), where=both > 0)
         cosines += float(cosine.sum())
         kept = length > 0
         nonzero += int(kept.sum())
@@ -85,8 +88,8 @@ def _ratio(squared: float, variance: float) -> float:
     return 0.0 if squared == 0 else float("inf")  # a table of one distinct vector has no variance
 
 
-def _mean(rows: Rows) -> FloatArray:
+def _mean(rows: Rows) -> npt.NDArray[np.float64]:
     total = np.zeros(rows.embedding_dim, dtype=np.float64)
     for _, vectors in rows.chunks():
         total += vectors.sum(axis=0, dtype=np.float64)
-    return (total / len(rows)).astype(np.float32)
+    return total / len(rows)
