@@ -1,0 +1,51 @@
+"""Write docs/cli.md from the help text of every command.
+
+    python docs/make_cli.py
+
+A test compares the two and fails when the page is out of date.
+"""
+
+from pathlib import Path
+
+import click
+
+from kdcode.cli import COMMANDS, main
+
+TARGET = Path(__file__).with_name("cli.md")
+WIDTH = 100
+
+OPENING = """\
+# The command line
+
+This page is the `--help` of every command; `python docs/make_cli.py` writes it.
+
+Results go to stdout, everything else to stderr. With `--json` a command prints one JSON document and nothing else.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | refused or failed; stderr has one line that begins with `error:` |
+| 2 | the command was called wrongly |
+| 130 | interrupted with Ctrl-C; `compress` goes on from its checkpoint when it is called again |
+"""
+
+
+def page() -> str:
+    """The whole text of docs/cli.md."""
+    settings = {"terminal_width": WIDTH, "help_option_names": ["-h", "--help"]}
+    group = click.Context(main, info_name="kdcode", **settings)
+    parts = [OPENING, _section("kdcode", main.get_help(group))]
+    for name in COMMANDS:
+        command = main.get_command(group, name)
+        context = click.Context(command, parent=group, info_name=name, **settings)
+        parts.append(_section(f"kdcode {name}", command.get_help(context)))
+    return "\n".join(parts)
+
+
+def _section(title: str, text: str) -> str:
+    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    return f"## {title}\n\n```text\n{lines}\n```\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), encoding="utf-8")

@@ -1,0 +1,43 @@
+"""`kdcode demo`: the embedded table compressed, and one page that shows what came of it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from kdcode.cli.files import check_target
+from kdcode.cli.flags import example
+from kdcode.cli.learn import learn, require_learning
+
+
+@click.command("demo", epilog=example("kdcode demo", "kdcode demo --out glove-demo.kdc"))
+@click.option("--out", "target", type=click.Path(), help="Keep the compressed table in this .kdc file.")
+@click.option("--force", is_flag=True, help="Replace the file of --out if it exists.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+def command(target: str | None, force: bool, quiet: bool) -> None:
+    """Compress 10,000 word vectors now and show what came of it.
+
+    Takes less than a minute. The vectors are GloVe's for common English words and come with kdcode.
+    """
+    from kdcode.cli.demo_page import Demo, render
+    from kdcode.data import glove_50d
+    from kdcode.options import CompressOptions
+    from kdcode.storage import save
+
+    if target is not None:
+        check_target(target, force=force)
+    require_learning()
+    table = glove_50d()
+    options = CompressOptions(codebook_size=16, code_length=16, epochs=30)
+    coded = learn(table, options, title="learning codes", quiet=quiet)
+    # The paper's own small example: 6^4 = 1,296 codes for 10,000 words, so that words have to share.
+    crowded_options = CompressOptions(codebook_size=6, code_length=4, epochs=30)
+    crowded = learn(table, crowded_options, title="learning very short codes", quiet=quiet)
+    with ExitStack() as stack:
+        file = Path(target or Path(stack.enter_context(TemporaryDirectory()), "demo.kdc"))
+        file_bytes = save(coded, file)
+    demo = Demo(table, coded, crowded, file_bytes, options, Path(target) if target else None)
+    click.echo("\n".join(render(demo)))

@@ -1,0 +1,167 @@
+"""The page that `kdcode demo` prints: 80 columns, every number computed from the tables it is given."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+
+from kdcode.cli import page
+from kdcode.cli.codes import find_groups
+from kdcode.cli.progress import clock
+from kdcode.coded import CodedTable
+from kdcode.evaluation import evaluate
+from kdcode.options import CompressOptions
+from kdcode.table import VectorTable
+
+WIDTH = 80
+WORDS = ("king", "monday", "france", "piano", "river")
+ANCHORS = ("monday", "france", "piano", "seven", "brother")
+"""Words whose groups of equal codes are shown."""
+
+_NEIGHBORS = 4
+_BAR = 22
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the page is made of.
+
+    Args:
+        table: the vectors as they were.
+        coded: the table as it became.
+        crowded: the same words in codes so few that words have to share them.
+        file_bytes: size of the saved `coded`.
+        options: how `coded` was learned.
+        kept: where `coded` was kept, or None.
+    """
+
+    table: VectorTable
+    coded: CodedTable
+    crowded: CodedTable
+    file_bytes: int
+    options: CompressOptions
+    kept: Path | None
+
+
+def render(demo: Demo) -> Iterator[str]:
+    """The lines of the page."""
+    for part in (_opening, _sizes, _loss, _codes, _neighbors, _groups, _commands):
+        yield from part(demo)
+        yield ""
+
+
+def _opening(demo: Demo) -> Iterator[str]:
+    coded, dim = demo.coded, demo.coded.embedding_dim
+    yield click.style("kdcode", bold=True, fg="cyan") + click.style(" · embedding tables as short codes", bold=True)
+    yield from textwrap.wrap(
+        "An embedding table keeps a row of floats for every symbol. kdcode learns a short code of small integers for "
+        "each symbol instead, and a small codebook that all symbols share: the codewords that a code points to add up "
+        "to its vector.",
+        WIDTH,
+    )
+    yield ""
+    yield from textwrap.wrap(
+        f"Just now, in {clock(coded.provenance['seconds'])}: {len(coded):,} English words (GloVe), each {dim} floats "
+        f"= {32 * dim:,} bits, became codes of D={coded.code_length} integers below K={coded.codebook_size} "
+        f"= {coded.bits_per_symbol} bits.",
+        WIDTH,
+    )
+
+
+def _sizes(demo: Demo) -> Iterator[str]:
+    sizes, count, dim = demo.coded.sizes, len(demo.coded), demo.coded.embedding_dim
+    floats = 4 * count * dim
+    yield _heading("Size in bytes", f"{'before':>21}{'after':>12}")
+    yield _size_row("vectors", floats, sizes.embedding, f"{sizes.ratio(count, dim):.1f}x smaller")
+    for name in ("codes", "codebook", "composition"):
+        part = getattr(sizes, name)
+        if part:
+            yield _size_row(f"  {name}", None, part, _bar(part / demo.file_bytes))
+    yield _size_row("symbols", sizes.symbols, sizes.symbols, _bar(sizes.symbols / demo.file_bytes) + " spelling kept")
+    yield _size_row("header", None, demo.file_bytes - sizes.total, "")
+    ratio = sizes.file_ratio(count, dim, demo.file_bytes)
+    yield _size_row("file", floats + sizes.symbols, demo.file_bytes, f"{ratio:.1f}x smaller")
+
+
+def _loss(demo: Demo) -> Iterator[str]:
+    found = evaluate(demo.table, demo.coded)
+    yield _heading("What was lost")
+    yield f"  {found.relative_error:.1%} of the variance (relative error {found.relative_error:.4f})"
+    yield f"  mean cosine between a vector and its copy: {found.mean_cosine:.4f}"
+
+
+def _codes(demo: Demo) -> Iterator[str]:
+    yield _heading("Words and their codes")
+    for word in WORDS[:3]:
+        yield f"  {word:<9}{click.style(page.code_text(demo.coded.code_of(word)), fg='green')}"
+
+
+def _neighbors(demo: Demo) -> Iterator[str]:
+    yield _heading("Nearest words", f"   {'before':<30}{'after':<30}same")
+    for word in WORDS:
+        before = nearest(demo.table, word, _NEIGHBORS)
+        after = [near.symbol for near in demo.coded.neighbors(word, _NEIGHBORS)]
+        same = len(set(before) & set(after))
+        yield f"  {word:<9} {page.clipped(before, 28):<30}{page.clipped(after, 28):<30}{same}/{_NEIGHBORS}"
+
+
+def _groups(demo: Demo) -> Iterator[str]:
+    crowded = demo.crowded
+    slots = crowded.codebook_size**crowded.code_length
+    yield _heading("Words that share a code")
+    yield from textwrap.wrap(
+        f"Learned again with only K={crowded.codebook_size}, D={crowded.code_length}: {slots:,} codes for "
+        f"{len(crowded):,} words, so words must share. Some words and those of their code (in all), nearest first:",
+        WIDTH - 2,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
+    groups = {group.code: group.rows for group in find_groups(crowded)}
+    shown: set[tuple[int, ...]] = set()
+    for anchor in ANCHORS:
+        code = crowded.code_of(anchor)
+        if code in shown:
+            continue
+        shown.add(code)
+        group = demo.table.matrix[groups[code]]
+        alike = nearest(VectorTable(crowded.symbols_at(groups[code]), group), anchor, len(group) - 1)
+        text, size = page.code_text(code), f"({len(group)})"
+        words = page.clipped([anchor, *alike], WIDTH - 6 - len(text) - len(size))
+        yield f"  {click.style(text, fg='green')}  {words} {click.style(size, dim=True)}"
+
+
+def _commands(demo: Demo) -> Iterator[str]:
+    shape = f"-K {demo.options.codebook_size} -D {demo.options.code_length} --epochs {demo.options.epochs}"
+    file = shlex.quote(str(demo.kept)) if demo.kept else "vectors.kdc"
+    yield _heading("The same on your own vectors")
+    yield f"  kdcode compress vectors.txt vectors.kdc {shape}"
+    yield f"  kdcode neighbors {file} king"
+    yield f"  kdcode info {file}"
+
+
+def nearest(table: VectorTable, symbol: str, count: int) -> list[str]:
+    """The symbols nearest to `symbol` by cosine, computed on the vectors themselves."""
+    query = table[symbol]
+    chunks = [vectors @ query / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12) for _, vectors in table.chunks()]
+    cosines = np.concatenate(chunks)
+    cosines[table.row_of(symbol)] = -np.inf
+    return [table.symbols[int(row)] for row in np.argsort(-cosines, kind="stable")[:count]]
+
+
+def _heading(title: str, rest: str = "") -> str:
+    return click.style(title, bold=True) + click.style(rest, dim=True)
+
+
+def _size_row(name: str, before: int | None, after: int, note: str) -> str:
+    was = "" if before is None else f"{before:,}"
+    return f"  {name:<14}{was:>18}{after:>12,}   {note}"
+
+
+def _bar(share: float) -> str:
+    return click.style("█" * max(1, round(share * _BAR)), fg="cyan")

@@ -1,0 +1,38 @@
+"""`kdcode formats`: what can be read and written."""
+
+from __future__ import annotations
+
+import click
+
+from kdcode.cli import page
+from kdcode.cli.flags import example
+
+
+@click.command("formats", epilog=example("kdcode formats"))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(as_json: bool) -> None:
+    """List the formats that tables are read from and written to."""
+    from kdcode.formats import FORMATS
+
+    if as_json:
+        page.print_json(
+            [
+                {
+                    "name": item.name,
+                    "description": item.description,
+                    "suffixes": item.suffixes,
+                    "read": True,
+                    "write": item.write is not None,
+                    "extra": item.extra,
+                }
+                for item in FORMATS.values()
+            ]
+        )
+        return
+    rows = [("format", "suffixes", "does", "description")]
+    for item in FORMATS.values():
+        does = "read, write" if item.write is not None else "read"
+        needs = f" (pip install 'kdcode[{item.extra}]')" if item.extra else ""
+        rows.append((item.name, " ".join(item.suffixes), does, item.description + needs))
+    widths = [max(len(row[column]) for row in rows) + 2 for column in range(3)]
+    page.echo("".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) + row[3] for row in rows)

@@ -1,0 +1,43 @@
+"""`kdcode get`: vectors or codes of some symbols."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kdcode.cli import page
+from kdcode.cli.flags import example
+
+
+@click.command("get", epilog=example("kdcode get glove.kdc king queen", "kdcode get glove.kdc - --codes < words.txt"))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("symbols", nargs=-1, required=True, metavar="SYMBOL...")
+@click.option("--codes", "as_codes", is_flag=True, help="Print codes instead of vectors.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of objects.")
+def command(file: str, symbols: tuple[str, ...], as_codes: bool, as_json: bool) -> None:
+    """Print the vectors of symbols in a .kdc FILE.
+
+    One line per symbol: the symbol and its numbers, parted by spaces.
+
+    A SYMBOL that is a single dash stands for symbols on standard input, one per line.
+    """
+    from kdcode.storage import load
+
+    coded = load(file)
+    wanted = [symbol for given in symbols for symbol in (_from_stdin() if given == "-" else [given])]
+    rows = [coded.row_of(symbol) for symbol in wanted]  # all are found before the first is printed
+    if as_json and as_codes:
+        page.print_json([{"symbol": symbol, "code": coded.code_of(symbol)} for symbol in wanted])
+    elif as_json:
+        vectors = [page.shortest(coded.decode(row)) for row in rows]
+        page.print_json([{"symbol": symbol, "vector": vector} for symbol, vector in zip(wanted, vectors, strict=True)])
+    else:
+        for symbol, row in zip(wanted, rows, strict=True):
+            text = page.code_text(coded.code_of(symbol)) if as_codes else " ".join(map(str, coded.decode(row)))
+            click.echo(f"{page.shown(symbol)} {text}")
+
+
+def _from_stdin() -> list[str]:
+    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    return [line for line in lines if line]

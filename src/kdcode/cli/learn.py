@@ -1,0 +1,63 @@
+"""Learning with a progress bar and a clean Ctrl-C; shared by `compress` and `demo`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kdcode.cli.interrupt import stopping_at_safe_places
+from kdcode.cli.progress import progress
+from kdcode.errors import OptionError
+
+if TYPE_CHECKING:
+    from kdcode.coded import CodedTable
+    from kdcode.learning import Checkpoint, StepReport
+    from kdcode.options import CompressOptions
+    from kdcode.table import VectorTable
+
+
+def require_learning(device: str = "cpu") -> None:
+    """Refuse to go on where torch is not installed or has no such device.
+
+    Raises:
+        MissingExtraError: with the line that installs torch.
+        OptionError: the device is not there.
+    """
+    import kdcode.learning  # noqa: F401 - says itself what is missing
+
+    if device == "cpu":
+        return
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for the device
+        raise OptionError(f"--device {device}: torch cannot use it here: {str(error).splitlines()[0]}") from None
+
+
+def learn(
+    table: VectorTable,
+    options: CompressOptions,
+    *,
+    title: str = "learning",
+    quiet: bool = False,
+    device: str = "cpu",
+    checkpoint: Checkpoint | None = None,
+) -> CodedTable:
+    """Run `kdcode.compress`; the first Ctrl-C ends it between two steps, its checkpoint saved."""
+    from kdcode.learning import compress
+
+    with progress(title, quiet=quiet) as advance, stopping_at_safe_places() as stop_if_asked:
+        told = quiet or checkpoint is None
+
+        def on_step(report: StepReport) -> None:
+            nonlocal told
+            if not told and checkpoint is not None and checkpoint.resumed_step:
+                click.echo(f"going on from step {checkpoint.resumed_step:,} of {report.total_steps:,}", err=True)
+            told = True
+            note = f"loss {report.loss:.4f}, {report.codes_changed:.1%} of codes changed"
+            advance(report.step, report.total_steps, note)
+            stop_if_asked()
+
+        return compress(table, options, on_step=on_step, checkpoint=checkpoint, device=device)

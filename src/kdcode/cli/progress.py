@@ -1,0 +1,81 @@
+"""Progress on stderr: a bar on a terminal, a line every ten seconds elsewhere, nothing when asked to be quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+Advance = Callable[..., None]
+"""Called as advance(done, total, note): total may be None where it is not known."""
+
+_LINE_SECONDS = 10.0
+_DRAW_SECONDS = 0.1
+
+
+@contextmanager
+def progress(title: str, *, quiet: bool = False) -> Iterator[Advance]:
+    """Show one piece of work while the block runs."""
+    if quiet:
+        yield lambda done, total=None, note="": None
+    elif sys.stderr.isatty():
+        with _bar(title) as advance:
+            yield advance
+    else:
+        yield _lines(title)
+
+
+def _lines(title: str) -> Advance:
+    started = last = time.monotonic()
+
+    def advance(done: int, total: int | None = None, note: str = "") -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < _LINE_SECONDS:
+            return
+        last = now
+        share = f" {done / total:.0%}, {clock((now - started) * (total - done) / max(done, 1))} left" if total else ""
+        click.echo(f"{title}:{share or f' {done:,}'}{f', {note}' if note else ''}", err=True)
+
+    return advance
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("[dim]{task.fields[note]}"),
+    )
+    last = 0.0
+    with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
+        task = drawn.add_task(title, total=None, note="")
+
+        def advance(done: int, total: int | None = None, note: str = "") -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= _DRAW_SECONDS or done == total:
+                last = now
+                drawn.update(task, completed=done, total=total, note=note)
+
+        yield advance
+
+
+def clock(seconds: float) -> str:
+    """A stretch of time for people: 4.2 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
