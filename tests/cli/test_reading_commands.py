@@ -1,0 +1,148 @@
+"""info, get, neighbors, codes: they answer from a file, without torch."""
+
+import json
+
+import numpy as np
+import pytest
+
+import kdcode
+
+
+def test_info(run, kdc, coded):
+    result = run("info", kdc)
+    assert result.exit_code == 0
+    assert "K=4, D=3, 6 bits per symbol" in result.stdout
+    assert f"{kdc.stat().st_size:,} B" in result.stdout
+    assert f"{coded.shape.parameters:,} (the codes" in result.stdout
+
+
+def test_info_json_adds_up(run, kdc, coded):
+    facts = json.loads(run("info", kdc, "--json").stdout)
+    assert facts["file_bytes"] == kdc.stat().st_size == facts["sizes"]["total"] + facts["overhead_bytes"]
+    assert facts["sizes"] == coded.sizes.as_dict()
+    assert facts["ratio_embedding"] == 6 * 2 * 4 / coded.sizes.embedding
+    assert facts["ratio_file"] == (6 * 2 * 4 + coded.sizes.symbols) / kdc.stat().st_size
+    assert (facts["num_embeddings"], facts["embedding_dim"], facts["bits_per_symbol"]) == (6, 2, 6)
+    assert (facts["codebook_size"], facts["code_length"], facts["composition"]) == (4, 3, "linear")
+    assert facts["parameters"] == 4 * 3 * 2
+
+
+def test_info_shows_provenance_and_no_control_characters(run, tmp_path, coded):
+    coded.provenance.update(learner="by hand", options={"seed": 7}, note="\x1b[31mred")
+    kdcode.save(coded, tmp_path / "a.kdc")
+    lines = [line.split() for line in run("info", tmp_path / "a.kdc").stdout.splitlines()]
+    assert ["learner", "by", "hand"] in lines
+    assert ["seed", "7"] in lines
+    assert ["note", "\\x1b[31mred"] in lines
+
+
+def test_get_prints_vectors(run, kdc):
+    # 3·1 + 1·0.125 + 2·0.0625 = 3.25, and its negative
+    assert run("get", kdc, "france", "monday").stdout == "france 3.25 -3.25\nmonday 3.125 -3.125\n"
+
+
+def test_get_json_and_codes(run, kdc):
+    assert json.loads(run("get", kdc, "france", "--json").stdout) == [{"symbol": "france", "vector": [3.25, -3.25]}]
+    assert run("get", kdc, "france", "--codes").stdout == "france 3-1-2\n"
+    assert json.loads(run("get", kdc, "france", "--codes", "--json").stdout) == [
+        {"symbol": "france", "code": [3, 1, 2]}
+    ]
+
+
+def test_get_reads_standard_input(run, kdc):
+    result = run("get", kdc, "Paris", "-", "--codes", stdin="monday\n\ntuesday\r\n")
+    assert result.stdout == "Paris 0-1-2\nmonday 3-1-0\ntuesday 3-1-0\n"
+
+
+def test_get_of_an_unknown_symbol_prints_nothing_but_the_reason(run, kdc):
+    result = run("get", kdc, "monday", "France")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr == "error: the table has no symbol 'France'; did you mean 'france'?\n"
+
+
+def test_a_symbol_with_a_line_break_stays_on_its_line(run, kdc):
+    assert run("get", kdc, "new\nline", "--codes").stdout == "new\\nline 0-1-2\n"
+    assert json.loads(run("get", kdc, "new\nline", "--json").stdout)[0]["symbol"] == "new\nline"
+
+
+def test_neighbors_are_those_of_the_library(run, kdc, coded):
+    found = json.loads(run("neighbors", kdc, "france", "-k", "2", "--metric", "l2", "--json").stdout)
+    expected = coded.neighbors("france", 2, metric="l2")
+    assert [near["symbol"] for near in found["neighbors"]] == [near.symbol for near in expected]
+    assert np.allclose([near["score"] for near in found["neighbors"]], [near.score for near in expected])
+    lines = run("neighbors", kdc, "france", "-k", "2", "--metric", "l2").stdout.splitlines()
+    assert [line.split() for line in lines] == [[f"{near.score:.4f}", near.symbol] for near in expected]
+
+
+def test_neighbors_of_a_vector(run, kdc):
+    found = json.loads(run("neighbors", kdc, "--vector", "3.25, -3.25", "--metric", "l2", "-k", "1", "--json").stdout)
+    assert found == {"query": [3.25, -3.25], "metric": "l2", "neighbors": [{"symbol": "france", "score": 0.0}]}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), 2),
+        (("france", "--vector", "1 2"), 2),
+        (("france", "-k", "0"), 2),
+        (("--vector", "a b"), 1),
+        (("--vector", "1"), 1),
+    ],
+)
+def test_neighbors_refuses(run, kdc, words, code):
+    result = run("neighbors", kdc, *words)
+    assert result.exit_code == code
+    assert result.stdout == ""
+
+
+def test_codes_shows_the_largest_groups_first(run, kdc):
+    result = run("codes", kdc)
+    assert result.stdout == "3-1-0  monday tuesday wednesday\n0-1-2  Paris new\\nline\n"
+    assert json.loads(run("codes", kdc, "--json").stdout)[1] == {"code": [0, 1, 2], "symbols": ["Paris", "new\nline"]}
+
+
+def test_codes_with_a_prefix_are_sorted(run, kdc):
+    assert run("codes", kdc, "--prefix", "3-1").stdout == "3-1-0  monday tuesday wednesday\n3-1-2  france\n"
+    assert run("codes", kdc, "--prefix", "3-1-2").stdout == "3-1-2  france\n"
+
+
+def test_codes_says_what_it_leaves_out(run, kdc):
+    result = run("codes", kdc, "--limit", "1", "--min-group", "1")
+    assert result.stdout == "3-1-0  monday tuesday wednesday\n"
+    assert "2 more groups" in result.stderr
+    none = run("codes", kdc, "--prefix", "2")
+    assert (none.exit_code, none.stdout) == (0, "")
+    assert "no code here" in none.stderr
+
+
+@pytest.mark.parametrize("prefix", ["x", "", "1-2-3-0", "4", "3--1"])
+def test_codes_refuses_what_is_no_prefix(run, kdc, prefix):
+    result = run("codes", kdc, "--prefix", prefix)
+    assert result.exit_code == 1
+    assert "--prefix" in result.stderr
+
+
+def test_groups_agree_with_a_plain_dictionary(run, tmp_path):
+    codes = np.random.default_rng(3).integers(0, 3, size=(20_000, 5))  # more rows than one chunk
+    kdcode.save(kdcode.CodedTable.from_codes(None, codes, np.ones((5, 3, 2), np.float32)), tmp_path / "many.kdc")
+    expected = {}
+    for row, code in enumerate(codes.tolist()):
+        expected.setdefault(tuple(code), []).append(str(row))
+    found = json.loads(run("codes", tmp_path / "many.kdc", "--limit", "0", "--json").stdout)
+    assert {tuple(group["code"]): group["symbols"] for group in found} == expected
+
+
+@pytest.mark.parametrize("command", ["info", "get", "neighbors", "codes"])
+def test_a_file_that_is_no_kdc_is_an_error_of_one_line(run, tmp_path, command):
+    broken = tmp_path / "broken.kdc"
+    broken.write_bytes(b"not a table at all")
+    result = run(command, broken, *(["x"] if command in ("get", "neighbors") else []))
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"error: {broken}: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_missing_file_is_wrong_usage(run, tmp_path):
+    assert run("info", tmp_path / "none.kdc").exit_code == 2
