@@ -40,9 +40,12 @@ class CompressOptions:
     temperature: float = _option(1.0, "T0 of the tempering softmax.")
     temperature_decay: float = _option(0.0, "T = T0 / (1 + decay · t); 0 keeps T constant.")
     temperature_clock: str = _option("epoch", "What t counts in the temperature's decay.", choices=CLOCK_NAMES)
+    curvature: float = _option(
+        0.8, "Weight, at the end, of the loss's second-order term; 0 is the paper's Algorithm 1."
+    )
     epochs: int = _option(100, "Passes over the table.")
     batch_size: int = _option(1000, "Rows per update.")
-    logit_rate: float = _option(0.3, "First learning rate of the code logits; falls to zero along a cosine.")
+    logit_rate: float = _option(0.1, "First learning rate of the code logits; falls to zero along a cosine.")
     codeword_rate: float = _option(
         0.05, "First learning rate of codewords and composition, in units of the table's spread."
     )
@@ -65,8 +68,9 @@ class CompressOptions:
         for name in ("temperature", "logit_rate", "codeword_rate"):
             if not getattr(self, name) > 0:
                 raise OptionError(f"{name} must be above 0, got {getattr(self, name)}")
-        if not self.temperature_decay >= 0:
-            raise OptionError(f"temperature_decay must be 0 or more, got {self.temperature_decay}")
+        for name in ("temperature_decay", "curvature"):
+            if not getattr(self, name) >= 0:
+                raise OptionError(f"{name} must be 0 or more, got {getattr(self, name)}")
 
     def changed(self, **changes: Any) -> CompressOptions:  # noqa: ANN401 - option values of any type
         """The same options with some replaced; an unknown name is refused with the list of known ones."""

@@ -1,6 +1,14 @@
 """Learning codes (needs torch: `pip install 'kdcode[learn]'`)."""
 
+from kdcode.errors import MissingExtraError
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("learning codes", "learn") from error
+
+from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.compress import compress
 from kdcode.learning.progress import StepReport
 
-__all__ = ["StepReport", "compress"]
+__all__ = ["Checkpoint", "StepReport", "compress"]

@@ -1,0 +1,87 @@
+"""k-means and residual k-means: the warm start."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_ROWS_PER_CENTROID = 256
+"""More rows than this per centroid hardly move it; larger tables are sampled."""
+_ASSIGN_FLOATS = 1 << 24
+_ITERATIONS = 20
+
+
+def kmeans(vectors: Tensor, count: int, generator: torch.Generator, iterations: int = _ITERATIONS) -> Tensor:
+    """Lloyd's algorithm from k-means++ seeds.
+
+    Args:
+        vectors: (N, d), N at least 1.
+        count: K; where there are fewer distinct rows, some centroids repeat.
+        generator: draws the sample and the seeds, on the CPU.
+        iterations: Lloyd steps at most.
+
+    Returns:
+        (K, d) centroids.
+    """
+    if len(vectors) > count * _ROWS_PER_CENTROID:
+        picked = torch.randperm(len(vectors), generator=generator)[: count * _ROWS_PER_CENTROID]
+        vectors = vectors[picked.to(vectors.device)]
+    centroids = _seeds(vectors, count, generator)
+    before: Tensor | None = None
+    for _ in range(iterations):
+        labels, distances = nearest(vectors, centroids)
+        if before is not None and torch.equal(labels, before):
+            break
+        before = labels
+        used = torch.bincount(labels, minlength=count)
+        sums = torch.zeros_like(centroids).index_add_(0, labels, vectors)
+        centroids = torch.where(used[:, None] > 0, sums / used.clamp_min(1)[:, None], centroids)
+        empty = (used == 0).nonzero().flatten()
+        farthest = distances.topk(min(len(empty), len(vectors))).indices
+        centroids[empty[: len(farthest)]] = vectors[farthest]
+    return centroids
+
+
+def nearest(vectors: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest centroid of each row, (N,), and the squared distance to it, (N,); memory bounded by chunks."""
+    norms = centroids.square().sum(dim=1)
+    labels, distances = [], []
+    for part in vectors.split(max(1, _ASSIGN_FLOATS // len(centroids))):
+        found = torch.addmm(norms, part, centroids.t(), alpha=-2).min(dim=1)
+        labels.append(found.indices)
+        distances.append(found.values + part.square().sum(dim=1))
+    return torch.cat(labels), torch.cat(distances).clamp_min(0)
+
+
+def residual_kmeans(
+    vectors: Tensor, code_length: int, codebook_size: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """One k-means after another, each on what the ones before left over.
+
+    Returns:
+        (N, D) codes and (D, K, d) codewords whose sums approximate `vectors`.
+    """
+    residual = vectors.clone()
+    codes, books = [], []
+    for _ in range(code_length):
+        centroids = kmeans(residual, codebook_size, generator)
+        labels, _ = nearest(residual, centroids)
+        residual -= centroids[labels]
+        codes.append(labels)
+        books.append(centroids)
+    return torch.stack(codes, dim=1), torch.stack(books)
+
+
+def _seeds(vectors: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """k-means++: each seed is a row drawn in proportion to its squared distance from the seeds before it."""
+    picked = int(torch.randint(len(vectors), (1,), generator=generator))
+    seeds = [vectors[picked]]
+    distances = (vectors - seeds[0]).square().sum(dim=1)
+    for _ in range(count - 1):
+        # inverse-CDF sampling: multinomial takes at most 2^24 rows
+        total = distances.cumsum(dim=0, dtype=torch.float64)
+        spot = float(torch.rand(1, generator=generator)) * float(total[-1])
+        picked = min(int(torch.searchsorted(total, spot)), len(vectors) - 1)
+        seeds.append(vectors[picked])
+        distances = torch.minimum(distances, (vectors - seeds[-1]).square().sum(dim=1))
+    return torch.stack(seeds)

@@ -1,0 +1,117 @@
+"""Where learning starts: at random as in the paper, or from residual k-means."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kdcode.budget import CodeShape
+from kdcode.composition import spans
+from kdcode.learning.composition import CompositionModule, LinearComposition, LSTMComposition, make_composition
+from kdcode.learning.kmeans import kmeans, nearest, residual_kmeans
+from kdcode.learning.randomness import generator_for
+from kdcode.learning.target import Target
+
+_LSTM_SIGNAL = 0.1
+"""Root mean square of codewords in an LSTM that starts as a linear composition; small, so that gates stay linear."""
+
+
+class Start(NamedTuple):
+    """(N, D) codes and a composition for them, in standardised units."""
+
+    codes: Tensor
+    composition: CompositionModule
+
+
+def random_start(target: Target, shape: CodeShape, seed: int) -> Start:
+    """Codes drawn evenly and fresh codewords."""
+    device = target.vectors.device
+    generator = generator_for(seed, "start")
+    codes = torch.randint(shape.codebook_size, (len(target), shape.code_length), generator=generator).to(device)
+    composition = make_composition(shape, generator=generator)
+    if isinstance(composition, LSTMComposition):
+        words = torch.randn(composition.codebook.shape, generator=generator) * shape.code_length**-0.5
+        _linear_as_lstm(composition, words @ _random_basis(shape, generator))
+    return Start(codes, composition.to(device))
+
+
+def warm_start(target: Target, shape: CodeShape, seed: int) -> Start:
+    """Residual k-means for sums of codewords, k-means of each span for product codes."""
+    generator = generator_for(seed, "start")
+    composition = make_composition(shape, generator=generator).to(target.vectors.device)
+    if shape.composition == "product":
+        return Start(_product_kmeans(target, composition, generator), composition)
+    codes, words = residual_kmeans(target.vectors, shape.code_length, shape.codebook_size, generator)
+    if isinstance(composition, LSTMComposition):
+        _linear_as_lstm(composition, words)
+    elif isinstance(composition, LinearComposition):
+        _fit_codewords(composition, words)
+    return Start(codes, composition)
+
+
+STARTS = {"random": random_start, "warm": warm_start}
+"""The one table of starts; options name them by these keys."""
+
+
+@torch.no_grad()
+def _product_kmeans(target: Target, composition: CompositionModule, generator: torch.Generator) -> Tensor:
+    shape = composition.shape
+    codes = []
+    for position, span in enumerate(spans(shape.embedding_dim, shape.code_length)):
+        part = target.vectors[:, span].contiguous()
+        centroids = kmeans(part, shape.codebook_size, generator)
+        composition.codebook[position].zero_()[:, : span.stop - span.start] = centroids
+        codes.append(nearest(part, centroids)[0])
+    return torch.stack(codes, dim=1)
+
+
+@torch.no_grad()
+def _fit_codewords(composition: LinearComposition, words: Tensor) -> None:
+    """Take over (D, K, d) codewords; where there is an H, as the best codewords and H of rank e."""
+    if composition.projection is None:
+        composition.codebook.copy_(words)
+        return
+    short, basis = _factor(words, composition.shape.codeword_dim)
+    composition.codebook.copy_(short)
+    composition.projection.copy_(basis)
+
+
+@torch.no_grad()
+def _linear_as_lstm(composition: LSTMComposition, words: Tensor) -> None:
+    """Set an LSTM so that it composes nearly what the sum of (D, K, d) codewords does.
+
+    With small codewords w, no bias and U near zero, every gate is 1/2 and both tanh are straight lines, so
+    Σ_j h_j = Σ_l a_l w_l with a_l = (1 − 2^−(D−l+1)) / 2 for l = 1 … D. Codewords divided by a_l and scaled down,
+    and an H that scales up again, make the LSTM start as the linear composition that it goes on from.
+    """
+    shape = composition.shape
+    left = shape.code_length - torch.arange(shape.code_length, dtype=words.dtype, device=words.device)
+    weight = (1 - 2.0**-left) / 2
+    short, basis = _factor(words, shape.codeword_dim)
+    short = short / weight[:, None, None]
+    shrink = _LSTM_SIGNAL / short.square().mean().sqrt().clamp_min(1e-12)
+    composition.codebook.copy_(short * shrink)
+    composition.projection.copy_(basis / shrink)
+    composition.recurrent *= 0.01
+    composition.bias.zero_()
+
+
+def _factor(words: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """(D, K, d) codewords as (D, K, e) codewords times an (e, d) basis with orthonormal rows."""
+    dim = words.shape[2]
+    if size == dim:
+        return words, torch.eye(dim, dtype=words.dtype, device=words.device)
+    flat = words.flatten(0, 1)
+    directions = torch.linalg.svd(flat.t() @ flat).Vh[:size]  # (min(e, d), d), strongest first
+    basis = torch.zeros(size, dim, dtype=words.dtype, device=words.device)
+    basis[: len(directions)] = directions
+    return words @ basis.t(), basis
+
+
+def _random_basis(shape: CodeShape, generator: torch.Generator) -> Tensor:
+    """(e, d) of variance 1/e, or the identity where e = d."""
+    if shape.codeword_dim == shape.embedding_dim:
+        return torch.eye(shape.embedding_dim)
+    return torch.randn(shape.codeword_dim, shape.embedding_dim, generator=generator) * shape.codeword_dim**-0.5

@@ -1,0 +1,91 @@
+"""The table as learners see it: centred where the composition can give the mean back, and scaled to spread 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kdcode.composition import spans
+from kdcode.learning.composition import (
+    CompositionModule,
+    LinearComposition,
+    LSTMComposition,
+    ProductComposition,
+)
+from kdcode.table import VectorTable
+
+CHUNK_ROWS = 8192
+"""Rows composed at a time where the whole table is measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """N standardised vectors and how to undo it.
+
+    Args:
+        vectors: (N, d), (original − shift) / scale.
+        shift: (d,) the table's mean, or zeros where the composition has no place for a mean.
+        scale: root mean square of the table around its mean.
+        variance: Σ‖v − mean‖² of the standardised vectors, what errors are relative to.
+    """
+
+    vectors: Tensor
+    shift: Tensor
+    scale: float
+    variance: float
+
+    @classmethod
+    def of(cls, table: VectorTable, *, centred: bool, device: torch.device | str = "cpu") -> Target:
+        """Standardise a table in memory on `device`."""
+        vectors = torch.empty(len(table), table.embedding_dim, device=device)
+        start = 0
+        for _, chunk in table.chunks(CHUNK_ROWS):
+            vectors[start : start + len(chunk)] = torch.from_numpy(np.ascontiguousarray(chunk))
+            start += len(chunk)
+        mean = vectors.mean(dim=0, dtype=torch.float64)
+        squared = sum(float((part.double() - mean).square().sum()) for part in vectors.split(CHUNK_ROWS))
+        scale = (squared / vectors.numel()) ** 0.5 or 1.0
+        shift = mean.float() if centred else torch.zeros_like(mean, dtype=torch.float32)
+        vectors.sub_(shift).div_(scale)
+        return cls(vectors, shift, scale, squared / scale**2)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @torch.no_grad()
+    def row_errors(self, codes: Tensor, composition: CompositionModule) -> Tensor:
+        """(N,) squared distances between the vectors and what (N, D) codes compose to."""
+        parts = zip(self.vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), strict=True)
+        return torch.cat([(vectors - composition.compose(part)).square().sum(dim=1) for vectors, part in parts])
+
+    def error(self, codes: Tensor, composition: CompositionModule) -> float:
+        """Relative squared error of a solution."""
+        squared = float(self.row_errors(codes, composition).sum(dtype=torch.float64))
+        if self.variance > 0:
+            return squared / self.variance
+        return 0.0 if squared == 0 else float("inf")
+
+    @torch.no_grad()
+    def restore(self, composition: CompositionModule) -> None:
+        """Change a composition of standardised vectors, in place, into one of original vectors."""
+        if isinstance(composition, LSTMComposition):
+            composition.projection *= self.scale
+        elif isinstance(composition, LinearComposition) and composition.projection is not None:
+            composition.projection *= self.scale
+        elif isinstance(composition, ProductComposition):
+            composition.codebook *= self.scale
+            for position, span in enumerate(spans(composition.shape.embedding_dim, composition.shape.code_length)):
+                composition.codebook[position, :, : span.stop - span.start] += self.shift[span]
+        else:
+            composition.codebook *= self.scale
+            composition.codebook += self.shift / composition.shape.code_length
+
+
+def can_shift(composition: CompositionModule) -> bool:
+    """Whether a constant vector can be moved into the codewords."""
+    if isinstance(composition, LinearComposition):
+        return composition.projection is None
+    return isinstance(composition, ProductComposition)
