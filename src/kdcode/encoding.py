@@ -131,10 +131,11 @@ def _beam_over_lstm(vectors: FloatArray, codebook: FloatArray, lstm: Lstm, beam:
     hidden = np.zeros((rows, 1, width), dtype=np.float32)
     memory, total = hidden, hidden
     codes = np.zeros((rows, 1, len(codebook)), dtype=np.int64)
+    to_come = _mean_to_come(codebook, lstm)
     for position, words in enumerate(codebook):
         new_hidden, new_memory = lstm.step(words[None, None], hidden[:, :, None], memory[:, :, None])  # (n, b, K, e)
         new_total = total[:, :, None] + new_hidden
-        composed = np.asarray(new_total @ lstm.projection, dtype=np.float32)
+        composed = np.asarray((new_total + to_come[position]) @ lstm.projection, dtype=np.float32)
         parent, chosen, cost = _best(_squared_norms(vectors[:, None, None, :] - composed), beam)
         flat = parent * size + chosen
         hidden, memory, total = (
@@ -144,6 +145,21 @@ def _beam_over_lstm(vectors: FloatArray, codebook: FloatArray, lstm: Lstm, beam:
         codes = np.take_along_axis(codes, parent[:, :, None], axis=1)
         codes[:, :, position] = chosen
     return _first_of(codes, cost)
+
+
+def _mean_to_come(codebook: FloatArray, lstm: Lstm) -> FloatArray:
+    """(D, e): what the positions after each one add to Σ h on average, over a fixed sample of codes.
+
+    With it a prefix is comparable with the whole vector, as centred codebooks make it for sums.
+    """
+    length, size, width = codebook.shape
+    codes = np.random.default_rng(0).integers(0, size, size=(1024, length))
+    hidden = memory = np.zeros((len(codes), width), dtype=np.float32)
+    means = np.zeros((length + 1, width), dtype=np.float32)
+    for position, words in enumerate(codebook):
+        hidden, memory = lstm.step(words[codes[:, position]], hidden, memory)
+        means[position] = hidden.mean(axis=0)
+    return means[::-1].cumsum(axis=0)[::-1][1:]
 
 
 def _best(cost: FloatArray, beam: int) -> tuple[CodeArray, CodeArray, FloatArray]:

@@ -1,0 +1,62 @@
+import dataclasses
+
+import pytest
+
+from kdcode.budget import CodeShape, Sizes, weight_format, weight_shapes
+
+SHAPE = CodeShape(
+    num_embeddings=1000,
+    embedding_dim=20,
+    codebook_size=6,
+    code_length=5,
+    codeword_dim=20,
+    composition="linear",
+    number_format="float32",
+)
+
+
+def test_sizes_by_hand():
+    # 5 values of 3 bits are 2 bytes; 6·5 codewords of 20 numbers.
+    assert SHAPE.sizes(77) == Sizes(codes=2000, codebook=2400, composition=0, symbols=77)
+
+
+def test_int8_adds_one_scale_per_position():
+    sizes = dataclasses.replace(SHAPE, number_format="int8").sizes(0)
+    assert sizes.codebook == 600 + 5 * 4
+
+
+@pytest.mark.parametrize(("numbers", "bytes_each"), [("float32", 4), ("float16", 2), ("int8", 2)])
+def test_weights_of_a_composition_by_hand(numbers, bytes_each):
+    projected = dataclasses.replace(SHAPE, codeword_dim=3, number_format=numbers)
+    assert projected.sizes(0).composition == 3 * 20 * bytes_each
+    lstm = dataclasses.replace(projected, composition="lstm")
+    assert lstm.sizes(0).composition == (4 * 3 * 3 + 4 * 3 + 3 * 20) * bytes_each
+    product = dataclasses.replace(projected, composition="product", codeword_dim=4)
+    assert product.sizes(0).composition == 0
+
+
+def test_parameters_are_those_of_the_paper():
+    # Section 5: K = 50, D = 10, d' = 200 is 0.1M in the small model (d = 200) and 0.4M in the large (d = 1500).
+    small = CodeShape(10_000, 200, 50, 10, 200, "linear", "float32")
+    assert small.parameters == 100_000
+    assert dataclasses.replace(small, embedding_dim=1500).parameters == 400_000
+
+
+def test_sums_and_ratios_by_hand():
+    sizes = Sizes(codes=10, codebook=20, composition=10, symbols=60)
+    assert sizes.embedding == 40
+    assert sizes.total == 100
+    assert sizes.ratio(100, 2) == 800 / 40
+    assert sizes.file_ratio(100, 2, file_bytes=86) == (800 + 60) / 86
+    assert sizes.as_dict() == {
+        "codes": 10, "codebook": 20, "composition": 10, "symbols": 60, "embedding": 40, "total": 100,
+    }  # fmt: skip
+
+
+def test_weight_shapes_and_formats():
+    assert weight_shapes("linear", 4, 4) == {}
+    assert weight_shapes("linear", 4, 6) == {"projection": (4, 6)}
+    assert weight_shapes("lstm", 4, 6) == {"recurrent": (4, 4, 4), "bias": (4, 4), "projection": (4, 6)}
+    assert weight_shapes("lstm", 4, 4)["projection"] == (4, 4)
+    assert weight_shapes("product", 4, 8) == {}
+    assert [weight_format(numbers) for numbers in ("float32", "float16", "int8")] == ["float32", "float16", "float16"]

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from sample_tables import coded_table
+
+from kdcode import VectorTable
+from kdcode.errors import TableError
+from kdcode.evaluation import TableComparison, evaluate, relative_error
+
+
+def table(rows):
+    return VectorTable(None, np.array(rows, dtype=np.float32))
+
+
+def test_a_perfect_copy_loses_nothing():
+    original = table([[3, 4], [0, 0], [1, -1]])
+    assert evaluate(original, original) == TableComparison(0.0, pytest.approx(1.0), 0.0)
+
+
+def test_by_hand():
+    # Mean (1, 1); variance 2 + 2 = 4. Errors: 1 and 4, so 5/4. Cosines: 0/0 with one zero row is 0; (2,2)·(2,0) is 1/√2.
+    found = evaluate(table([[0, 0], [2, 2]]), table([[1, 0], [2, 0]]))
+    assert found.relative_error == pytest.approx(5 / 4)
+    assert found.mean_cosine == pytest.approx((0 + 0.5**0.5) / 2)
+    assert found.norm_error == pytest.approx((8**0.5 - 2) / 8**0.5)  # the zero row is left out
+    assert found.as_dict() == {
+        "relative_error": found.relative_error,
+        "mean_cosine": found.mean_cosine,
+        "norm_error": found.norm_error,
+    }
+
+
+def test_the_mean_alone_has_an_error_of_one():
+    rows = np.random.default_rng(0).normal(size=(50, 4)) + 3
+    assert relative_error(table(rows), table(np.tile(rows.mean(axis=0), (50, 1)))) == pytest.approx(1)
+
+
+def test_one_distinct_vector_has_no_variance():
+    assert relative_error(table([[1, 2]] * 3), table([[1, 2]] * 3)) == 0
+    assert relative_error(table([[1, 2]] * 3), table([[1, 3]] * 3)) == float("inf")
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_the_unit_of_the_vectors_does_not_matter(unit):
+    random = np.random.default_rng(0)
+    rows, copy = random.normal(size=(2, 50, 4))
+    plain, scaled = evaluate(table(rows), table(copy)), evaluate(table(rows * unit), table(copy * unit))
+    assert scaled.as_dict() == pytest.approx(plain.as_dict(), rel=1e-4)
+
+
+def test_chunks_do_not_change_the_answer():
+    rows = np.random.default_rng(1).normal(size=(20_000, 2))
+    copy = rows + np.random.default_rng(2).normal(size=rows.shape) / 3
+    expected = np.square(rows - copy).sum() / np.square(rows - rows.mean(axis=0)).sum()
+    assert relative_error(table(rows), table(copy)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_coded_table_is_compared_as_it_is():
+    coded = coded_table("lstm", rows=30)
+    assert relative_error(coded.to_table(), coded) == pytest.approx(0, abs=1e-12)
+
+
+def test_shapes_must_agree():
+    with pytest.raises(TableError, match="2 x 2 and 1 x 2"):
+        evaluate(table([[1, 2], [3, 4]]), table([[1, 2]]))

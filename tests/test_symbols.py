@@ -1,0 +1,254 @@
+import copy
+import pickle
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_tables import words
+
+from kdcode import bitpack
+from kdcode.errors import RowError, StorageError, TableError, UnknownSymbolError
+from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES, StoredSymbols
+
+ODD = [
+    "",
+    "\0",
+    "a\0b",
+    " ",
+    "two words",
+    "\n",
+    "ÿ",
+    "é",
+    "e\u0301",
+    "\U0001f600",
+    "\U0010ffff",
+    "日本語",
+    "a",
+    "aa",
+    "A",
+]
+
+
+def deflated(text: bytes) -> np.ndarray:
+    deflater = zlib.compressobj(wbits=-15)
+    return np.frombuffer(deflater.compress(text) + deflater.flush(), dtype=np.uint8)
+
+
+def of_text(text: bytes, *, count=3, heads=b"a\xff", order=(0, 1, 2)) -> StoredSymbols:
+    """Stored symbols of one block with whatever text."""
+    blocks = deflated(text)
+    padded = np.zeros((1, 8), dtype=np.int64)
+    padded[0, : len(order)] = order
+    return StoredSymbols(
+        count,
+        {
+            "blocks": blocks,
+            "ends": np.array([blocks.size], dtype=np.uint64),
+            "heads": np.frombuffer(heads, dtype=np.uint8),
+            "order": bitpack.pack(padded, bitpack.bits_for(count)),
+        },
+    )
+
+
+def test_by_hand():
+    stored = StoredSymbols.build(["b", "", "a"])
+    assert zlib.decompress(stored.arrays["blocks"].tobytes(), wbits=-15) == b"\xffa\xffb\xff"
+    assert stored.arrays["heads"].tobytes() == b"\xff"
+    assert stored.arrays["ends"].tolist() == [stored.arrays["blocks"].size]
+    assert stored.arrays["order"].tolist() == [[0b00_10_01, 0]]  # ranks 0, 1, 2 are rows 1, 2, 0
+    assert stored.nbytes == stored.arrays["blocks"].size + 8 + 1 + 2
+
+
+@given(st.lists(st.one_of(st.text(max_size=20), st.sampled_from(ODD)), unique=True, min_size=1, max_size=300))
+def test_symbols_come_back_in_row_order(symbols):
+    stored = StoredSymbols.build(symbols)
+    stored.verify()
+    assert list(stored) == symbols
+    assert stored[:] == symbols
+    assert [stored.row_of(symbol) for symbol in symbols] == list(range(len(symbols)))
+    assert stored.at(reversed(range(len(symbols)))) == symbols[::-1]
+
+
+def test_many_blocks():
+    symbols = words(20 * BLOCK_SYMBOLS + 5)
+    stored = StoredSymbols.build(symbols)
+    assert list(stored) == symbols
+    assert stored.arrays["ends"].size == 21
+    assert all(stored.row_of(symbol) == row for row, symbol in enumerate(symbols))
+    assert stored.at([7, 2000, 7]) == [symbols[7], symbols[2000], symbols[7]]
+
+
+def test_several_rows_inflate_each_block_once(monkeypatch):
+    symbols = words(600 * BLOCK_SYMBOLS)  # more blocks than are remembered
+    stored = StoredSymbols.build(symbols)
+    inflated = []
+    inflate = StoredSymbols._inflate
+    monkeypatch.setattr(StoredSymbols, "_inflate", lambda self, n: inflated.append(n) or inflate(self, n))
+    assert stored.at(range(5000)) == symbols[:5000]
+    assert len(inflated) == len(set(inflated))
+    inflated.clear()
+    assert sum(len(symbol) for symbol in stored) == sum(map(len, symbols))
+    assert inflated == list(range(600))
+
+
+def test_one_lookup_inflates_one_block(monkeypatch):
+    stored = StoredSymbols.build(words(50 * BLOCK_SYMBOLS))
+    inflated = []
+    inflate = StoredSymbols._inflate
+    monkeypatch.setattr(StoredSymbols, "_inflate", lambda self, n: inflated.append(n) or inflate(self, n))
+    assert stored.row_of(words(9)[8]) == 8
+    assert len(inflated) == 1
+
+
+def test_as_a_sequence():
+    symbols = words(300)
+    stored = StoredSymbols.build(symbols)
+    assert len(stored) == 300
+    assert stored[5] == symbols[5]
+    assert stored[-1] == symbols[-1]
+    assert stored[10:20:3] == symbols[10:20:3]
+    assert symbols[3] in stored
+    assert "absent" not in stored
+    assert 3 not in stored
+    assert "\ud800" not in stored
+    assert stored == symbols
+    assert stored == tuple(symbols)
+    assert stored != symbols[::-1]
+    assert stored != symbols[:-1]
+    assert StoredSymbols.build(["a"]) != "a"
+    assert repr(StoredSymbols.build(["x", "y"])) == "<2 symbols: 'x', 'y'>"
+    assert repr(stored).endswith(", …>")
+    with pytest.raises(IndexError):
+        stored[300]
+    for row in (-1, 300):
+        with pytest.raises(RowError, match=r"\[0, 300\)"):
+            stored.at([row])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda stored: pickle.loads(pickle.dumps(stored))])  # noqa: S301
+def test_copies_work_on_their_own(copied):
+    stored = StoredSymbols.build(words(300))
+    stored.row_of(words(1)[0])
+    twin = copied(stored)
+    assert twin == stored
+    assert twin.row_of(words(8)[7]) == 7
+    assert not np.shares_memory(twin.arrays["blocks"], stored.arrays["blocks"])
+
+
+def test_an_unknown_symbol_is_met_with_another_spelling():
+    stored = StoredSymbols.build(["king", "Paris", "NATO"])
+    for asked, meant in (("King", "king"), ("paris", "Paris"), ("nato", "NATO"), (" king", "king")):
+        with pytest.raises(UnknownSymbolError, match=f"did you mean '{meant}'"):
+            stored.row_of(asked)
+    with pytest.raises(UnknownSymbolError, match="no symbol 'queen'$"):
+        stored.row_of("queen")
+
+
+@pytest.mark.parametrize(
+    ("symbols", "message"),
+    [
+        ([], "at least one"),
+        (["b", "a", "b"], "'b' appears twice"),
+        (["a", "x" * (MAX_SYMBOL_BYTES + 1)], "symbol 1 takes 65536 bytes, at most 65535"),
+        (["a", "\udc80"], "symbol 1 .*UTF-8"),
+        (["a", 1], "symbol 1 is int 1"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(symbols, message):
+    with pytest.raises(TableError, match=message):
+        StoredSymbols.build(symbols)
+
+
+def test_the_longest_symbols_fill_a_block():
+    symbols = [chr(65 + number % 26) * (MAX_SYMBOL_BYTES - number) for number in range(BLOCK_SYMBOLS)]
+    stored = StoredSymbols.build(symbols)
+    stored.verify()
+    assert stored.row_of(symbols[100]) == 100
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        (of_text(b"a\xffb\xff"), "blocks: block 0 does not hold the 3"),
+        (of_text(b"a\xffb\xffc"), "blocks: block 0 does not hold the 3"),
+        (of_text(b"a\xffb\xffc\xffd\xff"), "blocks: block 0 does not hold the 3"),
+        (of_text(b"a\xff\xc3\xff\xa9\xff"), "blocks: block 0 is not UTF-8"),  # two halves of é
+        (of_text(b"a\xff\xed\xa0\x80\xffc\xff"), "blocks: block 0 is not UTF-8"),  # a surrogate
+        (of_text(b"a\xffb\xffc\xff", heads=b"b\xff"), "heads: head 0"),
+        (of_text(b"a\xffb\xffc\xff", heads=b"a\xffb\xff"), "heads: expected 1 heads"),
+        (of_text(b"a\xffb\xffc\xff", heads=b"a"), "heads: expected 1 heads"),
+        (of_text(b"a\xffc\xffb\xff"), "blocks: block 0 is not sorted, or repeats"),
+        (of_text(b"a\xffb\xffb\xff"), "blocks: block 0 is not sorted, or repeats"),
+        (of_text(b"a\xffb\xffc\xff", order=(0, 1, 1)), "order: the rows are not a permutation"),
+        (of_text(b"a\xffb\xffc\xff", order=(0, 1, 3)), "order: the rows are not a permutation"),
+        (of_text(b"a\xffb\xff" + b"c" * 65_536 + b"\xff"), "blocks: block 0 holds a symbol of 65536"),
+    ],
+)
+def test_what_breaks_the_law_is_found(stored, message):
+    with pytest.raises(StorageError, match=f"symbols.{message}"):
+        stored.verify()
+
+
+def test_a_deflate_bomb_is_not_inflated():
+    bomb = of_text(b"a\xff" + bytes(1 << 25) + b"\xffb\xff")
+    tracemalloc.start()
+    try:
+        with pytest.raises(StorageError, match="symbols.blocks: block 0 does not hold the 3"):
+            bomb.row_of("a")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 25  # a block of the longest symbols takes a quarter of this
+
+
+def test_order_is_checked_where_it_is_used():
+    stored = of_text(b"a\xffb\xffc\xff", order=(0, 1, 3))
+    with pytest.raises(StorageError, match="symbols.order: rank 2 points to row 3 of 3"):
+        stored.row_of("c")
+    with pytest.raises(StorageError, match="symbols.order: a rank points to row 3 of 3"):
+        stored.at([0])
+    assert stored.row_of("b") == 1
+
+
+def test_bytes_that_are_not_deflate_are_refused():
+    arrays = of_text(b"a\xffb\xffc\xff").arrays
+    for blocks in (np.full(9, 7, np.uint8), np.append(arrays["blocks"], np.uint8(0)), arrays["blocks"][:-2]):
+        broken = StoredSymbols(3, {**arrays, "blocks": blocks, "ends": np.array([blocks.size], np.uint64)})
+        with pytest.raises(StorageError, match="symbols.blocks: block 0"):
+            broken.verify()
+
+
+def test_blocks_that_end_before_they_start_are_refused():
+    arrays = StoredSymbols.build(words(300)).arrays
+    size = arrays["blocks"].size
+    for ends in ([size + 1, size, size], [500, 400, size], [2**63, 2**63, size]):
+        broken = StoredSymbols(300, {**arrays, "ends": np.array(ends, dtype=np.uint64)})
+        with pytest.raises(StorageError, match=r"symbols\.(ends|blocks): block \d"):
+            broken.verify()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("blocks", np.zeros((2, 2), np.uint8)),
+        ("blocks", np.zeros(4, np.int8)),
+        ("ends", np.zeros(2, np.uint64)),
+        ("ends", np.zeros(1, np.float32)),
+        ("heads", np.zeros((1, 1), np.uint8)),
+        ("order", np.zeros((1, 3), np.uint8)),
+        ("order", np.zeros((2, 2), np.uint8)),
+    ],
+)
+def test_wrong_shapes_and_types_are_refused_at_once(name, wrong):
+    arrays = of_text(b"a\xffb\xffc\xff").arrays
+    with pytest.raises(StorageError, match=f"symbols.{name}: expected .* for 3 symbols"):
+        StoredSymbols(3, {**arrays, name: wrong})
+
+
+def test_the_last_block_ends_where_the_blocks_end():
+    arrays = of_text(b"a\xffb\xffc\xff").arrays
+    with pytest.raises(StorageError, match="symbols.ends: the last block"):
+        StoredSymbols(3, {**arrays, "ends": arrays["ends"] - np.uint64(1)})

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+
+from kdcode.errors import TableError, UnknownSymbolError
+from kdcode.table import RowNumbers, VectorTable
+
+MATRIX = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+def test_symbols_and_vectors_row_by_row():
+    table = VectorTable(["a", "b", "ç"], MATRIX)
+    assert len(table) == 3
+    assert table.embedding_dim == 2
+    assert table["b"].tolist() == [2, 3]
+    assert table["b"].dtype == np.float32
+    assert table.row_of("ç") == 2
+
+
+def test_rows_without_symbols_are_called_by_their_number():
+    table = VectorTable(None, MATRIX)
+    assert list(table.symbols) == ["0", "1", "2"]
+    assert table["2"].tolist() == [4, 5]
+    with pytest.raises(UnknownSymbolError, match="'3'"):
+        table.row_of("3")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "uint8"])
+def test_any_real_numbers_come_out_as_float32(dtype):
+    table = VectorTable(None, MATRIX.astype(dtype))
+    assert table.matrix.dtype == dtype
+    assert [vectors.dtype.name for _, vectors in table.chunks()] == ["float32"]
+    assert table["1"].dtype == np.float32
+
+
+def test_a_memory_map_is_not_copied(tmp_path):
+    np.save(tmp_path / "m.npy", MATRIX)
+    mapped = np.load(tmp_path / "m.npy", mmap_mode="r")
+    assert np.shares_memory(VectorTable(None, mapped).matrix, mapped)
+
+
+def test_chunks_are_the_table_in_order():
+    pieces = list(VectorTable(["a", "b", "c"], MATRIX).chunks(2))
+    assert [list(symbols) for symbols, _ in pieces] == [["a", "b"], ["c"]]
+    np.testing.assert_array_equal(np.concatenate([vectors for _, vectors in pieces]), MATRIX)
+
+
+def test_head_shares_memory():
+    table = VectorTable(["a", "b", "c"], MATRIX)
+    assert list(table.head(2).symbols) == ["a", "b"]
+    assert np.shares_memory(table.head(2).matrix, MATRIX)
+    assert table.head(3) is table
+    assert len(VectorTable(None, MATRIX).head(1)) == 1
+    with pytest.raises(TableError, match="at least 1 row, got 0"):
+        table.head(0)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "matrix", "message"),
+    [
+        (None, [1.0, 2.0], r"got shape \(2,\)"),
+        (None, np.empty((0, 3)), r"got shape \(0, 3\)"),
+        (None, np.empty((3, 0)), r"got shape \(3, 0\)"),
+        (None, [[1j]], "complex128"),
+        (None, [["x"]], "<U1"),
+        (["a"], MATRIX, "1 symbols for 3 rows"),
+        (["a", "b", "a"], MATRIX, "'a' stands in row 2 and again"),
+        (["a", 7, "c"], MATRIX, "symbol 1 is int 7"),
+        (["a", "\ud800", "c"], MATRIX, "symbol 1 .*UTF-8"),
+        (None, [[1.0, 2.0], [np.nan, 0.0]], r"row 1 \('1'\) .*finite"),
+        (["a"], [[np.inf]], r"row 0 \('a'\)"),
+        (["a"], [[1e39]], "finite float32"),
+    ],
+)
+def test_unusable_tables_are_refused(symbols, matrix, message):
+    with pytest.raises(TableError, match=message):
+        VectorTable(symbols, matrix)
+
+
+def test_a_bad_row_is_found_beyond_the_first_chunk():
+    matrix = np.zeros((20_000, 1), dtype=np.float32)
+    matrix[15_000] = np.nan
+    with pytest.raises(TableError, match="row 15000 "):
+        VectorTable(None, matrix)
+
+
+def test_an_unknown_symbol_is_a_key_error():
+    with pytest.raises(KeyError, match="no symbol 'x'"):
+        VectorTable(["a"], [[1.0]])["x"]
+
+
+def test_row_numbers_as_a_sequence():
+    numbers = RowNumbers(12)
+    assert numbers[3] == "3"
+    assert numbers[-1] == "11"
+    assert numbers[9:] == ["9", "10", "11"]
+    assert list(numbers) == [str(number) for number in range(12)]
+    with pytest.raises(IndexError):
+        numbers[12]
+
+
+def test_row_numbers_equal_the_same_strings_only():
+    assert RowNumbers(2) == ["0", "1"]
+    assert RowNumbers(2) == RowNumbers(2)
+    assert RowNumbers(2) != RowNumbers(3)
+    assert RowNumbers(2) != [0, 1]
+    assert RowNumbers(2) != ["0", "2"]
+    assert RowNumbers(2) != "01"
+    assert RowNumbers(2) != 2
+
+
+@pytest.mark.parametrize("symbol", ["", "-1", "01", "+1", " 1", "1.0", "12", "٣", "9" * 5000, "a"])
+def test_row_numbers_know_plain_decimals_only(symbol):
+    assert symbol not in RowNumbers(12)
+    with pytest.raises(UnknownSymbolError):
+        RowNumbers(12).row_of(symbol)
+
+
+def test_row_numbers_answer_without_walking_the_rows():
+    numbers = RowNumbers(10**15)
+    assert "999999999999999" in numbers
+    assert "x" not in numbers
+    assert 5 not in numbers
+    assert numbers.row_of("123456789") == 123456789
+    assert numbers == RowNumbers(10**15)
