@@ -1,0 +1,77 @@
+"""Files as blocks of bytes and blocks of lines, in bounded memory. Gzip is known by its first bytes, not its name."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+from kdcode.errors import FormatError
+from kdcode.formats.format import Progress, cannot
+
+BLOCK_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 24
+"""A longer line is taken as a sign that the file is not text; 16 MB hold a million numbers."""
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether the file begins like a gzip file."""
+    with path.open("rb") as stream:
+        return stream.read(2) == GZIP_MAGIC
+
+
+def byte_blocks(path: Path, on_progress: Progress | None = None) -> Iterator[bytes]:
+    """The file's content, unpacked if it is gzipped, in blocks of at most `BLOCK_BYTES`.
+
+    Raises:
+        FormatError: the file cannot be read, or its gzip data is damaged or ends early.
+    """
+    unpacked = 0
+    try:
+        with ExitStack() as stack:
+            raw = stack.enter_context(path.open("rb"))
+            stream: IO[bytes] | gzip.GzipFile = raw
+            if is_gzip(path):
+                stream = stack.enter_context(gzip.GzipFile(fileobj=raw))
+            total = path.stat().st_size
+            while block := stream.read(BLOCK_BYTES):
+                unpacked += len(block)
+                yield block
+                if on_progress:
+                    on_progress(raw.tell(), total)
+    except EOFError:
+        raise FormatError(
+            f"{path}: the gzip data ends early, in the megabyte after {unpacked} unpacked bytes; "
+            "the file is truncated, fetch it again"
+        ) from None
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise FormatError(f"{path}: the gzip data is damaged after {unpacked} unpacked bytes: {error}") from None
+    except OSError as error:
+        raise cannot("read", path, error) from error
+
+
+def line_blocks(path: Path, on_progress: Progress | None = None) -> Iterator[tuple[int, list[bytes]]]:
+    r"""The file's lines without their `\n`, as (number of the first line from 1, lines).
+
+    Only `\n` ends a line: word lists hold characters such as U+0085, which Python's own splitting would break at.
+    """
+    number, rest = 1, b""
+    for block in byte_blocks(path, on_progress):
+        *lines, rest = (rest + block).split(b"\n")
+        if lines:
+            yield number, lines
+            number += len(lines)
+        if len(rest) > MAX_LINE_BYTES:
+            raise FormatError(f"{path}: line {number} is longer than {MAX_LINE_BYTES} bytes; this is not a text file")
+    if rest:
+        yield number, [rest]
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    """Up to `count` bytes of the content, unpacked if it is gzipped."""
+    return next(byte_blocks(path), b"")[:count]

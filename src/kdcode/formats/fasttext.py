@@ -1,0 +1,23 @@
+"""fastText .vec: written like word2vec text; fastText itself ends every line with a space, which reading allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kdcode.formats import text_rows, writing
+from kdcode.formats.format import Progress, ReadOptions
+from kdcode.table import VectorTable
+
+if TYPE_CHECKING:
+    from kdcode.evaluation.reconstruction import Rows
+
+
+def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> VectorTable:
+    """The table of a .vec file, whose rows must be as many as its header says."""
+    return text_rows.read_with_header(path, options, on_progress)
+
+
+def write(rows: Rows, path: Path, on_progress: Progress | None) -> None:
+    """Write a .vec file."""
+    writing.write_with_header(rows, path, on_progress)

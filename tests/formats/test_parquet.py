@@ -1,0 +1,123 @@
+"""Parquet files of several shapes."""
+
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kdcode import formats
+from kdcode.errors import FormatError, MissingExtraError
+from kdcode.table import RowNumbers, VectorTable
+
+ROWS = [[0.5, 1.5], [2.0, -3.0], [4.0, 5.0]]
+
+
+def save(path, columns, **options):
+    pq.write_table(pa.table(columns), path, **options)
+    return path
+
+
+def refusal(path, **options):
+    with pytest.raises(FormatError) as caught:
+        formats.read(path, **options)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float32(), 2), pa.list_(pa.float16())]
+)
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string()])
+def test_first_text_and_first_list_of_floats(tmp_path, kind, text):
+    rows = [np.asarray(row, dtype=np.float16) for row in ROWS] if kind.value_type == pa.float16() else ROWS
+    columns = {
+        "id": pa.array([7, 8, 9]),
+        "word": pa.array(["x", "y z", "é"], text),
+        "tags": pa.array([["q"], [], []]),
+        "vec": pa.array(rows, kind),
+        "vec2": pa.array([[9.0]] * 3),
+    }
+    table = formats.read(save(tmp_path / "a.parquet", columns))
+    assert list(table.symbols) == ["x", "y z", "é"]
+    assert table.matrix.tolist() == ROWS
+    assert table.matrix.dtype == np.float32
+
+
+def test_columns_by_name_and_integers_as_symbols(tmp_path):
+    path = save(tmp_path / "a.parquet", {"s": ["a", "b"], "t": [10, 20], "u": [[1.0], [2.0]], "v": [[3.0], [4.0]]})
+    table = formats.read(path, symbol_column="t", vector_column="v")
+    assert list(table.symbols) == ["10", "20"]
+    assert table.matrix.tolist() == [[3], [4]]
+
+
+def test_without_text_rows_are_unnamed(tmp_path):
+    assert isinstance(formats.read(save(tmp_path / "a.parquet", {"v": ROWS})).symbols, RowNumbers)
+
+
+@pytest.mark.parametrize("limit", [1, 4, 5, 11, 12, 100])
+def test_limit_within_and_across_row_groups(tmp_path, limit):
+    values = np.arange(24, dtype=np.float32).reshape(12, 2)
+    path = save(tmp_path / "a.parquet", {"s": list("abcdefghijkl"), "v": values.tolist()}, row_group_size=5)
+    table = formats.read(path, limit=limit)
+    assert "".join(table.symbols) == "abcdefghijkl"[:limit]
+    assert np.array_equal(table.matrix, values[:limit])
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"s": ["a", "b", "a"], "v": ROWS}, "row 2: the symbol 'a' stands in row 0 already"),
+        ({"s": ["a", None, "c"], "v": ROWS}, "row 1: expected a symbol, found null"),
+        ({"s": ["a", "b", "c"], "v": [[1.0, 2.0], None, [3.0, 4.0]]}, "row 1: expected a vector, found null"),
+        ({"s": ["a", "b"], "v": [[1.0, 2.0], [3.0]]}, "row 1: expected 2 numbers as in row 0, found 1"),
+        ({"s": ["a", "b"], "v": [[1.0, 2.0], [3.0, None]]}, "row 1: expected 2 numbers, found a null"),
+        ({"s": ["a", "b"], "v": [[1.0, 2.0], [3.0, float("nan")]]}, "row 1 ('b') has a value"),
+        ({"s": ["a", "b"], "v": [[1.0, 2.0], [3.0, 1e200]]}, "row 1 ('b') has a value"),
+        ({"s": ["a"], "v": pa.array([[]], pa.list_(pa.float32()))}, "row 0: expected a vector, found an empty list"),
+        ({"s": pa.array([], pa.string()), "v": pa.array([], pa.list_(pa.float32()))}, "the file is empty"),
+        ({"s": ["a"], "n": [1.0]}, "expected a column of lists of floats; the columns are s (string), n (double)"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_named(tmp_path, columns, reason):
+    assert reason in refusal(save(tmp_path / "a.parquet", columns))
+
+
+def test_later_batches_are_numbered_from_the_start_of_the_file(tmp_path):
+    rows = [[1.0, 2.0]] * 9000
+    path = save(tmp_path / "a.parquet", {"s": [*map(str, range(8999)), "5"], "v": rows})
+    assert "row 8999: the symbol '5' stands in row 5 already" in refusal(path)
+    path = save(tmp_path / "b.parquet", {"v": [*rows[:-1], [1.0]]})
+    assert "row 8999: expected 2 numbers" in refusal(path)
+
+
+def test_columns_that_are_not_there_or_do_not_fit(tmp_path):
+    path = save(tmp_path / "a.parquet", {"s": ["a"], "v": [[1.0]]})
+    assert "expected 'w' to be a column of lists" in refusal(path, vector_column="w")
+    assert "expected 's' to be a column of lists" in refusal(path, vector_column="s")
+    assert "expected 'v' to be a column of text" in refusal(path, symbol_column="v")
+
+
+def test_damaged_files(tmp_path):
+    path = save(tmp_path / "a.parquet", {"s": ["a"], "v": [[1.0]]})
+    good = path.read_bytes()
+    for content in (b"", b"hello", good[:-9], good[: len(good) // 2]):
+        path.write_bytes(content)
+        assert "not a usable Parquet file" in refusal(path)
+
+
+def test_writes_columns_that_others_can_read(tmp_path):
+    formats.write(VectorTable(["a b", "", "c\nd"], np.array(ROWS, dtype=np.float32)), tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").to_pydict() == {"symbol": ["a b", "", "c\nd"], "vector": ROWS}
+    assert list(formats.read(tmp_path / "a.parquet").symbols) == ["a b", "", "c\nd"]
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    path = save(tmp_path / "a.parquet", {"s": ["a"], "v": [[1.0]]})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"reading Parquet .*kdcode\[parquet\]"):
+        formats.read(path)
+    with pytest.raises(MissingExtraError, match=r"writing Parquet .*kdcode\[parquet\]"):
+        formats.write(VectorTable(None, np.ones((1, 1))), tmp_path / "b.parquet")
+    assert not (tmp_path / "b.parquet").exists()
