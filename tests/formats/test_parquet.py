@@ -84,6 +84,13 @@ def test_rows_that_cannot_be_used_are_named(tmp_path, columns, reason):
     assert reason in refusal(save(tmp_path / "a.parquet", columns))
 
 
+def test_text_that_is_not_utf8_is_refused_by_row(tmp_path):
+    text = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    message = refusal(save(tmp_path / "a.parquet", {"s": text, "v": ROWS[:2]}))
+    assert "row 1: the symbol" in message
+    assert "is not UTF-8: byte 0xff" in message
+
+
 def test_later_batches_are_numbered_from_the_start_of_the_file(tmp_path):
     rows = [[1.0, 2.0]] * 9000
     path = save(tmp_path / "a.parquet", {"s": [*map(str, range(8999)), "5"], "v": rows})

@@ -13,6 +13,7 @@ from kdcode.files import replacing
 from kdcode.formats import writing
 from kdcode.formats.format import Progress, ReadOptions
 from kdcode.formats.row_buffer import RowBuffer
+from kdcode.formats.text_rows import utf8_fault
 from kdcode.table import CHUNK_ROWS, FloatArray, VectorTable
 
 if TYPE_CHECKING:
@@ -130,10 +131,15 @@ def _vectors(path: Path, column: Any, done: int, dim: int) -> tuple[FloatArray, 
 
 
 def _add_symbols(path: Path, column: Any, done: int, places: dict[str, int]) -> None:  # noqa: ANN401 - an Arrow array
-    for row, value in enumerate(column.to_pylist(), done):
+    pyarrow = _pyarrow("reading")
+    # Arrow does not check text that it reads: taken as bytes, it is decoded here and refused by row.
+    is_text = not pyarrow.types.is_integer(column.type)
+    for row, value in enumerate((column.cast(pyarrow.large_binary()) if is_text else column).to_pylist(), done):
         if value is None:
             raise FormatError(f"{path}: row {row}: expected a symbol, found null")
-        symbol = str(value)
+        if is_text and (undecodable := utf8_fault(value)):
+            raise FormatError(f"{path}: row {row}: {undecodable}")
+        symbol = value.decode("utf-8") if is_text else str(value)
         if symbol in places:
             raise FormatError(
                 f"{path}: row {row}: the symbol {symbol!r} stands in row {places[symbol]} already; "
