@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,16 @@ def words(tmp_path: Path) -> Path:
     return path
 
 
-def start(*args: object, **settings: object) -> subprocess.Popen[str]:
-    """A real process of the command."""
-    words = [sys.executable, "-m", "kdcode", *map(str, args)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the command as a process of its own; what still runs when the test ends is ended."""
+    with ExitStack() as stack:
+
+        def begin(*args: object, **settings: object) -> subprocess.Popen[str]:
+            words = [sys.executable, "-m", "kdcode", *map(str, args)]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            process = stack.enter_context(subprocess.Popen(words, **pipes, **settings))
+            stack.callback(process.kill)
+            return process
+
+        yield begin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -27,15 +28,16 @@ def command(file: str, symbols: tuple[str, ...], as_codes: bool, as_json: bool) 
     coded = load(file)
     wanted = [symbol for given in symbols for symbol in (_from_stdin() if given == "-" else [given])]
     rows = [coded.row_of(symbol) for symbol in wanted]  # all are found before the first is printed
-    if as_json and as_codes:
-        page.print_json([{"symbol": symbol, "code": coded.code_of(symbol)} for symbol in wanted])
-    elif as_json:
-        vectors = [page.shortest(coded.decode(row)) for row in rows]
-        page.print_json([{"symbol": symbol, "vector": vector} for symbol, vector in zip(wanted, vectors, strict=True)])
+    if as_codes:
+        found: Sequence[Sequence[float]] = [coded.code_of(symbol) for symbol in wanted]
     else:
-        for symbol, row in zip(wanted, rows, strict=True):
-            text = page.code_text(coded.code_of(symbol)) if as_codes else " ".join(map(str, coded.decode(row)))
-            click.echo(f"{page.shown(symbol)} {text}")
+        found = [page.shortest(vector) for vector in coded.decode(rows)]
+    if as_json:
+        name = "code" if as_codes else "vector"
+        page.print_json([{"symbol": symbol, name: values} for symbol, values in zip(wanted, found, strict=True)])
+    else:
+        mark = "-" if as_codes else " "
+        page.echo(f"{page.shown(word)} {mark.join(map(str, row))}" for word, row in zip(wanted, found, strict=True))
 
 
 def _from_stdin() -> list[str]:

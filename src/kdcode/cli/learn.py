@@ -50,6 +50,8 @@ def learn(
 
     with progress(title, quiet=quiet) as advance, stopping_at_safe_places() as stop_if_asked:
         told = quiet or checkpoint is None
+        if not told:
+            click.echo("learning; Ctrl-C stops it and keeps what is learned so far", err=True)
 
         def on_step(report: StepReport) -> None:
             nonlocal told

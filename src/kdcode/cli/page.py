@@ -48,8 +48,13 @@ def describe(coded: CodedTable, path: str | PathLike[str]) -> dict[str, Any]:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout; what is not a finite number becomes null."""
-    click.echo(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
+    """One JSON document on stdout, a list with one item per line; what is not a finite number becomes null."""
+    clean = _finite(value)
+    if isinstance(clean, list):
+        items = (f"  {json.dumps(item, ensure_ascii=False, allow_nan=False)}" for item in clean)
+        click.echo("[\n" + ",\n".join(items) + "\n]" if clean else "[]")
+    else:
+        click.echo(json.dumps(clean, ensure_ascii=False, indent=2, allow_nan=False))
 
 
 def size_rows(sizes: Sizes, num_embeddings: int, embedding_dim: int, file_bytes: int | None = None) -> list[str]:

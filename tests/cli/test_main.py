@@ -1,0 +1,162 @@
+"""The command as a whole: help, start-up, pipes, missing torch, the generated page."""
+
+import os
+import runpy
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+import kdcode
+from kdcode.cli import COMMANDS, main
+from kdcode.errors import KdcodeError
+
+ROOT = Path(__file__).parents[2]
+
+
+def python(script: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, **settings)
+
+
+def examples(name: str) -> list[str]:
+    group = click.Context(main, info_name="kdcode")
+    text = main.get_command(group, name).epilog
+    return [line.strip() for line in text.splitlines()[2:]]
+
+
+def test_help_answers_at_once(start):
+    fastest = 10.0
+    for _ in range(3):
+        began = time.monotonic()
+        process = start("--help")
+        out, _ = process.communicate()
+        fastest = min(fastest, time.monotonic() - began)
+        assert all(f"  {name} " in out for name in COMMANDS)
+    assert fastest < 0.5
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["get", "--help"], ["demo", "--help"]])
+def test_help_needs_neither_numpy_nor_torch(words):
+    script = (
+        f"import sys; from kdcode.cli import main; main({words}, standalone_mode=False)\n"
+        "print(sorted({'numpy', 'torch', 'rich'} & set(sys.modules)), file=sys.stderr)"
+    )
+    assert python(script).stderr == "[]\n"
+
+
+def test_compress_help_needs_no_torch():
+    script = "import sys; from kdcode.cli import main; main(['compress', '--help'], standalone_mode=False)\n"
+    assert python(script + "assert 'torch' not in sys.modules").returncode == 0
+
+
+def test_version(run):
+    assert run("--version").stdout == f"kdcode {kdcode.__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_ends_with_an_example(run, name):
+    lines = run(name, "--help").stdout.rstrip().splitlines()
+    assert lines[-1].strip() == examples(name)[-1]
+    assert f"kdcode {name}" in lines[-1]
+
+
+def test_the_examples_work_as_they_stand(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ["king", "queen", *(f"word{row}" for row in range(48))]
+    rows = (f"{name} {row} {row * row % 7} {row % 5}\n" for row, name in enumerate(names))
+    Path("glove.txt").write_text("".join(rows))
+    for name in COMMANDS:
+        for line in examples(name) if name not in ("demo", "completion") else []:
+            words = shlex.split(line.removesuffix("< words.txt"))
+            result = run(*words[1:], stdin="king\nqueen\n")
+            assert result.exit_code == 0 or (name == "codes" and "--prefix" in words), (line, result.stderr)
+
+
+def test_docs_are_up_to_date():
+    generator = runpy.run_path(str(ROOT / "docs" / "make_cli.py"))
+    written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert written == generator["page"](), "run: python docs/make_cli.py"
+
+
+@pytest.mark.parametrize("line", [["compress", "{words}", "{folder}/out.kdc"], ["demo"]])
+def test_without_torch_learning_says_what_to_install(line, words, tmp_path):
+    filled = [word.format(words=words, folder=tmp_path) for word in line]
+    result = python(f"import sys; sys.modules['torch'] = None\nfrom kdcode.cli import main; main({filled})")
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert "pip install 'kdcode[learn]'" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_all_other_commands_work_without_torch(kdc, tmp_path):
+    lines = [
+        ["info", str(kdc)],
+        ["get", str(kdc), "monday"],
+        ["neighbors", str(kdc), "monday"],
+        ["codes", str(kdc)],
+        ["expand", str(kdc), str(tmp_path / "out.parquet")],
+        ["verify", str(kdc), str(tmp_path / "out.parquet")],
+        ["formats"],
+        ["completion", "bash"],
+    ]
+    script = "import sys; sys.modules['torch'] = None\nfrom kdcode.cli import main\n"
+    result = python(script + "".join(f"main({line}, standalone_mode=False)\n" for line in lines))
+    assert result.returncode == 0, result.stderr
+
+
+def test_an_unknown_command_is_wrong_usage(run):
+    result = run("squash")
+    assert result.exit_code == 2
+    assert "squash" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["-"], ["-", "--json"], ["-", "--codes"]])
+def test_a_reader_that_leaves_ends_it_quietly(start, kdc, tmp_path, words):
+    many = tmp_path / "many.txt"
+    many.write_text("monday\n" * 20_000)
+    with many.open() as stream:
+        process = start("get", kdc, *words, stdin=stream)
+        process.stdout.read(1)
+        process.stdout.close()
+        err = process.stderr.read()
+        process.wait(timeout=30)
+    assert err == ""
+
+
+def test_a_system_error_is_one_line(run, kdc, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", "small.kdc")
+
+    monkeypatch.setattr("kdcode.storage.load", refuse)
+    result = run("info", kdc)
+    assert (result.exit_code, result.stderr) == (1, "error: small.kdc: Permission denied\n")
+
+
+def test_ctrl_c_anywhere_else_is_130(run, kdc, monkeypatch):
+    monkeypatch.setattr("kdcode.storage.load", lambda _: os.kill(os.getpid(), signal.SIGINT))
+    result = run("info", kdc)
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
+
+
+def test_every_refusal_of_the_library_is_an_exit_code(run, kdc, monkeypatch):
+    def refuse(_):
+        raise KdcodeError("because")
+
+    monkeypatch.setattr("kdcode.storage.load", refuse)
+    result = run("info", kdc)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "error: because\n")
+
+
+def test_a_terminal_that_cannot_show_a_symbol_is_no_failure(start, tmp_path, coded):
+    named = kdcode.CodedTable.from_codes(["naïve", "☃"], coded.codes[:2], coded.codebook)
+    kdcode.save(named, tmp_path / "a.kdc")
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    process = start("codes", tmp_path / "a.kdc", env=environment, encoding="latin-1")
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, "3-1-0  naïve \\u2603\n", "")
