@@ -17,7 +17,7 @@ KINDS = [
 """Every composition with every number format; "projected" is linear with codewords of another size than the vectors."""
 
 
-def coded_table(  # noqa: PLR0913 - one argument for everything that can differ
+def coded_table(
     kind="linear", numbers="float32", *, rows=5, length=3, size=4, dim=6, symbols=None, seed=0, provenance=None
 ) -> CodedTable:
     """A table with random codes and codewords."""

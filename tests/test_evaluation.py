@@ -17,7 +17,7 @@ def test_a_perfect_copy_loses_nothing():
 
 
 def test_by_hand():
-    # Mean (1, 1); variance 2 + 2 = 4. Errors: 1 and 4, so 5/4. Cosines: 0/0 with one zero row is 0; (2,2)·(2,0) is 1/√2.
+    # Mean (1, 1); variance 2 + 2 = 4. Errors: 1 and 4, so 5/4. Cosines: 0 where one row is zero, and 1/√2.
     found = evaluate(table([[0, 0], [2, 2]]), table([[1, 0], [2, 0]]))
     assert found.relative_error == pytest.approx(5 / 4)
     assert found.mean_cosine == pytest.approx((0 + 0.5**0.5) / 2)

@@ -18,9 +18,8 @@ def test_the_file_appears_when_the_block_ends(tmp_path):
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     target = tmp_path / "out"
     target.write_text("old")
-    with pytest.raises(RuntimeError), replacing(target) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
+    with pytest.raises(UnicodeEncodeError), replacing(target) as temporary:
+        temporary.write_text("half \ud800", encoding="utf-8")
     assert target.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 

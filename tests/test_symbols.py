@@ -143,7 +143,7 @@ def test_an_unknown_symbol_is_met_with_another_spelling():
     for asked, meant in (("King", "king"), ("paris", "Paris"), ("nato", "NATO"), (" king", "king")):
         with pytest.raises(UnknownSymbolError, match=f"did you mean '{meant}'"):
             stored.row_of(asked)
-    with pytest.raises(UnknownSymbolError, match="no symbol 'queen'$"):
+    with pytest.raises(UnknownSymbolError, match=r"no symbol 'queen'$"):
         stored.row_of("queen")
 
 
@@ -196,7 +196,7 @@ def test_a_deflate_bomb_is_not_inflated():
     bomb = of_text(b"a\xff" + bytes(1 << 25) + b"\xffb\xff")
     tracemalloc.start()
     try:
-        with pytest.raises(StorageError, match="symbols.blocks: block 0 does not hold the 3"):
+        with pytest.raises(StorageError, match=r"symbols\.blocks: block 0 does not hold the 3"):
             bomb.row_of("a")
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -206,9 +206,9 @@ def test_a_deflate_bomb_is_not_inflated():
 
 def test_order_is_checked_where_it_is_used():
     stored = of_text(b"a\xffb\xffc\xff", order=(0, 1, 3))
-    with pytest.raises(StorageError, match="symbols.order: rank 2 points to row 3 of 3"):
+    with pytest.raises(StorageError, match=r"symbols\.order: rank 2 points to row 3 of 3"):
         stored.row_of("c")
-    with pytest.raises(StorageError, match="symbols.order: a rank points to row 3 of 3"):
+    with pytest.raises(StorageError, match=r"symbols\.order: a rank points to row 3 of 3"):
         stored.at([0])
     assert stored.row_of("b") == 1
 
@@ -217,7 +217,7 @@ def test_bytes_that_are_not_deflate_are_refused():
     arrays = of_text(b"a\xffb\xffc\xff").arrays
     for blocks in (np.full(9, 7, np.uint8), np.append(arrays["blocks"], np.uint8(0)), arrays["blocks"][:-2]):
         broken = StoredSymbols(3, {**arrays, "blocks": blocks, "ends": np.array([blocks.size], np.uint64)})
-        with pytest.raises(StorageError, match="symbols.blocks: block 0"):
+        with pytest.raises(StorageError, match=r"symbols\.blocks: block 0"):
             broken.verify()
 
 
@@ -250,5 +250,5 @@ def test_wrong_shapes_and_types_are_refused_at_once(name, wrong):
 
 def test_the_last_block_ends_where_the_blocks_end():
     arrays = of_text(b"a\xffb\xffc\xff").arrays
-    with pytest.raises(StorageError, match="symbols.ends: the last block"):
+    with pytest.raises(StorageError, match=r"symbols\.ends: the last block"):
         StoredSymbols(3, {**arrays, "ends": arrays["ends"] - np.uint64(1)})

@@ -95,7 +95,7 @@ def _metadata_of(coded: CodedTable) -> str:
         "provenance": coded.provenance,
     }
     try:
-        text = json.dumps(metadata, ensure_ascii=False, sort_keys=True, allow_nan=False)
+        text = json.dumps(metadata, ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
         text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise OptionError(f"provenance: cannot be written as JSON: {error}") from error
@@ -209,12 +209,19 @@ def _open(file: Path) -> tuple[dict[str, Any], Arrays]:
 
 
 def _parse(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The kdcode metadata and the entries of the tensors, both JSON objects and otherwise unchecked."""
+    """The kdcode metadata, of a version that is read here, and the entries of the tensors, not checked yet."""
     try:
         header = _parse_object(raw.decode("utf-8"))
         metadata = _parse_object(header.pop("__metadata__")["kdcode"])
     except (ValueError, TypeError, KeyError, RecursionError):
         raise StorageError("header: no kdcode metadata; this is not a .kdc file") from None
+    version = metadata.get("format")
+    if type(version) is not int or version < 1:
+        raise StorageError(f"format: expected a version number, got {version!r}")
+    if version > FORMAT_VERSION:
+        raise StorageError(
+            f"format: version {version} is newer than {FORMAT_VERSION}, which this kdcode reads; upgrade"
+        )
     return metadata, header
 
 
@@ -254,13 +261,6 @@ def _tensor(entry: Mapping[str, Any], mapped: npt.NDArray[np.uint8]) -> npt.NDAr
 
 def _assemble(metadata: Mapping[str, Any], arrays: Arrays) -> CodedTable:
     """A CodedTable from checked parts; what is left over in the file is refused."""
-    version = metadata.get("format")
-    if type(version) is not int or version < 1:
-        raise StorageError(f"format: expected a version number, got {version!r}")
-    if version > FORMAT_VERSION:
-        raise StorageError(
-            f"format: version {version} is newer than {FORMAT_VERSION}, which this kdcode reads; upgrade"
-        )
     count, dim, size, length = (_positive(metadata, name) for name in _COUNTS)
     if not 2 <= size <= MAX_CODEBOOK_SIZE:
         raise StorageError(f"codebook_size: expected 2 to {MAX_CODEBOOK_SIZE}, got {size}")
@@ -279,7 +279,7 @@ def _assemble(metadata: Mapping[str, Any], arrays: Arrays) -> CodedTable:
             raise StorageError(f"symbols.{missing[0]}: missing")
         symbols = StoredSymbols(count, {part: rest.pop(f"symbols.{part}") for part in parts})
     if rest:
-        raise StorageError(f"{min(rest)}: this tensor does not belong in a .kdc file of format {version}")
+        raise StorageError(f"{min(rest)}: this tensor does not belong in a .kdc file of format {metadata['format']}")
     coded = CodedTable(symbols, packed, codebook, composition, provenance)
     if packed.nbytes <= _EAGER_CHECK_BYTES:
         for _ in coded.code_chunks():

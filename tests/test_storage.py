@@ -1,0 +1,284 @@
+import os
+import subprocess
+import sys
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kdc_bytes import Parts
+from safetensors.numpy import load_file
+from sample_tables import KINDS, coded_table, composition, words
+
+from kdcode import CodedTable, VectorTable, load, save, storage, verify
+from kdcode.bitpack import bits_for, row_bytes
+from kdcode.codebook import Codebook
+from kdcode.composition import Linear
+from kdcode.errors import OptionError, StorageError
+from kdcode.options import CompressOptions
+from kdcode.symbols import StoredSymbols
+from kdcode.table import RowNumbers
+
+SYMBOLS = st.lists(
+    st.one_of(st.text(max_size=8), st.sampled_from(["", "\0", "a b", "\n", "\U0001f600", "\U0010ffff", "ÿ"])),
+    unique=True,
+    min_size=1,
+    max_size=40,
+)
+SIZES = st.one_of(st.integers(2, 40), st.sampled_from([255, 256, 257, 1000, 65_535, 65_536]))
+
+
+def same(left: CodedTable, right: CodedTable) -> None:
+    """Two tables are one: symbols, codes, vectors to the last bit, and where they came from."""
+    assert list(left.symbols) == list(right.symbols)
+    assert type(left.symbols) is type(right.symbols)
+    np.testing.assert_array_equal(left.codes, right.codes)
+    rows = np.arange(len(left))
+    np.testing.assert_array_equal(left.decode(rows), right.decode(rows))
+    assert left.shape == right.shape
+    assert left.sizes == right.sizes
+    assert left.provenance == right.provenance
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    kind=st.sampled_from(KINDS),
+    symbols=st.one_of(st.none(), SYMBOLS),
+    size=SIZES,
+    length=st.integers(1, 9),
+    extra_dim=st.integers(0, 4),
+    provenance=st.dictionaries(
+        st.text(max_size=5), st.one_of(st.integers(), st.text(max_size=5), st.none()), max_size=3
+    ),
+)
+def test_what_is_saved_is_loaded(tmp_path_factory, kind, symbols, size, length, extra_dim, provenance):
+    path = tmp_path_factory.mktemp("round") / "t.kdc"
+    rows = 3 if symbols is None else len(symbols)
+    coded = coded_table(
+        *kind, rows=rows, length=length, size=size, dim=length + extra_dim, symbols=symbols, provenance=provenance
+    )
+    assert save(coded, path) == path.stat().st_size
+    loaded = load(path)
+    same(coded, loaded)
+    assert [loaded.row_of(symbol) for symbol in loaded.symbols] == list(range(rows))
+    assert verify(path).file_bytes == path.stat().st_size
+    again = path.with_name("again.kdc")
+    save(loaded, again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    name=st.sampled_from(["linear", "lstm", "product"]),
+    numbers=st.sampled_from(["float32", "float16", "int8"]),
+    size=st.integers(2, 300),
+    length=st.integers(1, 12),
+    width=st.one_of(st.none(), st.integers(1, 20)),
+    rows=st.integers(1, 60),
+    named=st.booleans(),
+)
+def test_the_promised_sizes_are_those_of_the_file(tmp_path_factory, *, name, numbers, size, length, width, rows, named):
+    dim = 13
+    options = CompressOptions(
+        codebook_size=size,
+        code_length=length,
+        composition=name,
+        numbers=numbers,
+        codeword_dim=None if name == "product" else width,
+    )
+    promised_shape = options.code_shape(rows, dim)
+    coded = table_of_shape(promised_shape, words(rows) if named else None)
+    promised = promised_shape.sizes(coded.symbols.nbytes if named else 0)
+    assert coded.sizes == promised
+
+    path = tmp_path_factory.mktemp("sizes") / "t.kdc"
+    written = save(coded, path)
+    found = {"codes": 0, "codebook": 0, "composition": 0, "symbols": 0}
+    for tensor, (_, _, content) in Parts.of(path).tensors.items():
+        found[tensor.split(".")[0].removesuffix("_scale")] += len(content)
+    assert found == {part: getattr(promised, part) for part in found}
+    assert 0 < written - promised.total <= storage.MAX_OVERHEAD_BYTES
+    assert verify(path).overhead_bytes == written - promised.total
+
+
+def table_of_shape(shape, symbols):
+    random = np.random.default_rng(0)
+    book = random.normal(size=(shape.code_length, shape.codebook_size, shape.codeword_dim)).astype(np.float32)
+    return CodedTable.from_codes(
+        symbols,
+        random.integers(0, shape.codebook_size, size=(shape.num_embeddings, shape.code_length)),
+        Codebook.of(book, shape.number_format),
+        composition(shape.composition, shape.codeword_dim, shape.embedding_dim),
+    )
+
+
+@pytest.mark.parametrize(("kind", "numbers"), KINDS)
+def test_the_safetensors_library_reads_the_same_tensors(kind, numbers, tmp_path):
+    coded = coded_table(kind, numbers, rows=20, symbols=words(20))
+    save(coded, tmp_path / "t.kdc")
+    read = load_file(tmp_path / "t.kdc")
+    np.testing.assert_array_equal(read.pop("codes"), coded.packed)
+    np.testing.assert_array_equal(read.pop("codebook"), coded.codebook.stored)
+    if coded.codebook.scale is not None:
+        np.testing.assert_array_equal(read.pop("codebook_scale"), coded.codebook.scale)
+    for name, weight in coded.composition.weights().items():
+        stored = read.pop(f"composition.{name}")
+        assert stored.dtype == (np.float32 if numbers == "float32" else np.float16)
+        np.testing.assert_array_equal(stored, weight)
+    for name, array in coded.symbols.arrays.items():
+        np.testing.assert_array_equal(read.pop(f"symbols.{name}"), array)
+    assert not read
+
+
+@pytest.mark.parametrize(("kind", "numbers"), KINDS)
+def test_every_tensor_is_aligned(kind, numbers, tmp_path):
+    save(coded_table(kind, numbers, rows=7, symbols=words(7), provenance={"n": "x" * 3}), tmp_path / "t.kdc")
+    loaded = load(tmp_path / "t.kdc")
+    assert loaded.codebook.stored.flags.aligned
+    assert loaded.symbols.arrays["ends"].flags.aligned
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "t.kdc"
+    save(coded_table(), path)
+    before, other = path.read_bytes(), coded_table(seed=1)
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage.np, "ascontiguousarray", full_disk)
+    with pytest.raises(StorageError, match=r"t\.kdc: cannot be written: No space left on device"):
+        save(other, path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["t.kdc"]
+
+
+@pytest.mark.parametrize(
+    ("provenance", "message"),
+    [
+        ({"table": "x" * 4096}, "at most 4096 are allowed; shorten the table's provenance"),
+        ({"when": object()}, "provenance: cannot be written as JSON"),
+        ({"loss": float("nan")}, "provenance: cannot be written as JSON"),
+        ({"name": "\ud800"}, "provenance: cannot be written as JSON"),
+    ],
+)
+def test_provenance_that_cannot_be_kept_is_refused(provenance, message, tmp_path):
+    with pytest.raises(OptionError, match=message):
+        save(coded_table(provenance=provenance), tmp_path / "t.kdc")
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    with pytest.raises(StorageError, match=r"absent.t\.kdc: cannot be written: No such file"):
+        save(coded_table(), tmp_path / "absent" / "t.kdc")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageError, match="folder: cannot be written"):
+        save(coded_table(), tmp_path / "folder")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+def test_saving_over_the_file_a_table_is_mapped_from(tmp_path):
+    path = tmp_path / "t.kdc"
+    original = coded_table("projected", rows=300, symbols=words(300))
+    save(original, path)
+    loaded = load(path)
+    save(loaded, path)
+    same(loaded, original)
+    other = coded_table(rows=2, symbols=["x", "y"])
+    save(other, path)
+    same(loaded, original)  # the old file lives on while it is mapped
+    same(load(path), other)
+
+
+def test_a_read_only_file_in_a_read_only_folder(tmp_path):
+    path = tmp_path / "t.kdc"
+    original = coded_table(rows=20, symbols=words(20))
+    save(original, path)
+    path.chmod(0o444)
+    tmp_path.chmod(0o555)
+    try:
+        loaded = load(str(path))
+        same(loaded, original)
+        with pytest.raises(ValueError, match="read-only"):
+            loaded.packed[0, 0] = 1
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_vectors_are_the_same_before_saving_and_after(tmp_path):
+    # Weights are float16 in the file: the table in memory must not be better than what it is saved as.
+    codebook = Codebook.of(np.ones((1, 2, 1), np.float32), "float16")
+    coded = CodedTable.from_codes(None, np.array([[0]]), codebook, Linear(2, np.array([[0.1, 0.3]], np.float32)))
+    save(coded, tmp_path / "t.kdc")
+    np.testing.assert_array_equal(load(tmp_path / "t.kdc").decode(0), coded.decode(0))
+    assert coded.decode(0)[0] == np.float32(np.float16(0.1))
+
+
+def test_verify_compares_with_the_original(tmp_path):
+    path = tmp_path / "t.kdc"
+    coded = coded_table(rows=20, symbols=words(20))
+    save(coded, path)
+    table = coded.to_table()
+    assert verify(path).relative_error is None
+    assert verify(path, table).relative_error == 0
+    moved = VectorTable(table.symbols, table.matrix + 0.1)
+    spread = np.square(moved.matrix - moved.matrix.mean(axis=0)).sum()
+    assert verify(path, moved).relative_error == pytest.approx(20 * 6 * 0.01 / spread, rel=1e-3)
+    with pytest.raises(StorageError, match=r"t\.kdc: the file's symbols are not those"):
+        verify(path, VectorTable(words(20)[::-1], table.matrix))
+    with pytest.raises(StorageError, match=r"holds 20 x 6, the original table 19 x 6"):
+        verify(path, table.head(19))
+
+
+@pytest.fixture(scope="module")
+def large_file(tmp_path_factory):
+    """Two million rows: 20 MB of codes and 2 million symbols, made without a list of them."""
+    rows, bits, length = 2_000_000, 5, 16
+    path = tmp_path_factory.mktemp("large") / "large.kdc"
+    packed = np.random.default_rng(0).integers(0, 256, size=(rows, row_bytes(length, bits)), dtype=np.uint8)
+    codebook = Codebook.of(np.random.default_rng(1).normal(size=(length, 32, 20)).astype(np.float32))
+    symbols = StoredSymbols.build([f"{number:07d}" for number in range(rows)])
+    save(CodedTable(symbols, packed, codebook, Linear(20)), path)
+    return path
+
+
+def test_two_million_rows_open_at_once(large_file):
+    load(large_file)  # the disk's own cache is not what is measured
+    started = time.perf_counter()
+    load(large_file)
+    assert time.perf_counter() - started < 0.2
+    tracemalloc.start()
+    try:
+        coded = load(large_file)
+        _, at_open = tracemalloc.get_traced_memory()
+        assert coded.row_of("1234567") == 1_234_567
+        assert coded["1234567"].shape == (20,)
+        _, after_lookup = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert at_open < 1 << 20
+    assert after_lookup < 8 << 20  # N/128 heads and a block; all symbols would be over 100 MB
+    assert bits_for(coded.codebook_size) == 5
+
+
+def test_a_loaded_table_reads_only_what_it_needs(large_file):
+    """Resident memory of a process that opens the file and looks three symbols up."""
+    script = f"""
+import resource, kdcode, kdcode.storage, numpy
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+coded = kdcode.load({str(large_file)!r})
+for symbol in ("0000000", "1000000", "1999999"):
+    coded[symbol]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ)
+    assert int(run.stdout) < 16 << 10  # KiB; the file has 30 MB
+
+
+def test_row_numbers_stay_row_numbers(tmp_path):
+    save(coded_table(rows=4), tmp_path / "t.kdc")
+    loaded = load(tmp_path / "t.kdc")
+    assert isinstance(loaded.symbols, RowNumbers)
+    assert loaded.sizes.symbols == 0

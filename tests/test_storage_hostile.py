@@ -1,0 +1,524 @@
+"""Files that are broken or made to do harm: each is refused with a StorageError that names the path and the field."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tracemalloc
+import zlib
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kdc_bytes import DTYPE_BYTES, Parts
+from safetensors.numpy import save_file
+from sample_tables import coded_table, words
+
+from kdcode import load, save, verify
+from kdcode.errors import StorageError
+
+KINDS = [
+    ("linear", "float32"),
+    ("projected", "float16"),
+    ("linear", "int8"),
+    ("lstm", "float16"),
+    ("product", "float32"),
+]
+
+
+def table(kind="linear", numbers="float32", **changes):
+    return coded_table(kind, numbers, **{"rows": 5, "size": 6, "symbols": ["a", "b", "", "ç", "\U0001f600"], **changes})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "t.kdc"
+
+
+@pytest.fixture
+def parts(path):
+    save(table(), path)
+    return Parts.of(path)
+
+
+def refused(path, message, how=load):
+    with pytest.raises(StorageError, match=message) as caught:
+        how(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def use_everything(path):
+    """Load a file and ask it for all it can give; what it says is no matter, that it answers is."""
+    coded = load(path)
+    list(coded.symbols)
+    for row in range(min(len(coded), 5)):
+        coded.decode(row)
+    coded.row_of(coded.symbols[0])
+    verify(path)
+
+
+def quietly(call, *arguments):
+    """Codewords at the edge of float32 may overflow when they are added up; that is not what is tested."""
+    with np.errstate(all="ignore"):
+        return call(*arguments)
+
+
+@pytest.mark.parametrize(("kind", "numbers"), [("linear", "int8"), ("lstm", "float16")])
+def test_a_file_cut_anywhere_is_refused(path, kind, numbers):
+    save(table(kind, numbers), path)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        refused(path, ".")
+    path.write_bytes(whole + b"\0")
+    refused(path, "tensors: they fill")
+
+
+@pytest.mark.parametrize(("kind", "numbers"), KINDS)
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_flipped_bytes_are_refused_or_harmless(tmp_path_factory, kind, numbers, data):
+    path = tmp_path_factory.mktemp("flip") / "t.kdc"
+    save(table(kind, numbers), path)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(bytes(content))
+    with suppress(StorageError):
+        quietly(use_everything, path)
+
+
+def test_every_single_byte_changed_is_refused_or_harmless(path):
+    save(table("projected", "int8"), path)
+    content = path.read_bytes()
+    refusals = 0
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
+        try:
+            quietly(use_everything, path)
+        except StorageError:
+            refusals += 1
+    assert refusals > len(content) / 2
+
+
+@settings(deadline=None, max_examples=100)
+@given(content=st.binary(max_size=200))
+def test_any_bytes_are_refused(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("noise") / "t.kdc"
+    path.write_bytes(content)
+    refused(path, ".")
+
+
+# Things that are not files of ours
+
+
+def test_a_missing_file(path):
+    refused(path, "cannot be read: No such file")
+
+
+def test_a_folder(tmp_path):
+    refused(tmp_path, "cannot be read: Is a directory")
+
+
+@pytest.mark.parametrize(("content", "message"), [(b"", "shorter than 8"), (b"1234567", "shorter than 8")])
+def test_an_empty_file(path, content, message):
+    path.write_bytes(content)
+    refused(path, message)
+
+
+def test_another_safetensors_file(path):
+    save_file({"weight": np.zeros((3, 2), np.float32)}, path)
+    refused(path, "header: no kdcode metadata; this is not a .kdc file")
+    save_file({f"layer.{number}.weight": np.zeros(1, np.float32) for number in range(100)}, path)
+    refused(path, "header: takes .* is it another safetensors")
+
+
+def test_a_text_file(path):
+    path.write_text("the 0.1 0.2\nof 0.3 0.4\n" * 10)
+    refused(path, "header: claims .* not a .kdc file")
+
+
+# The header
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "[]",
+        "7",
+        "null",
+        "{",
+        '"text"',
+        "{}",
+        '{"__metadata__": 1}',
+        '{"__metadata__": {"kdcode": 1}}',
+        '{"__metadata__": {"kdcode": ""}}',
+        '{"__metadata__": {"kdcode": "[]"}}',
+        '{"__metadata__": {"kdcode": "NaN"}}',
+        '{"__metadata__": {"kdcode": "{\\"format\\": NaN}"}}',
+        '{"__metadata__": {"kdcode": "{\\"format\\": 1, \\"format\\": 1}"}}',
+        '{"__metadata__": {"kdcode": "{}"}, "__metadata__": {"kdcode": "{}"}}',
+        "[" * 4000,
+        '{"__metadata__": {"kdcode": "' + "[" * 4000 + '"}}',
+        '{"__metadata__": {"kdcode": "{\\"format\\": ' + "9" * 3000 + '}"}}',
+        '{"a":' * 800,
+    ],
+)
+def test_headers_that_are_no_header(path, parts, header):
+    parts.write(path, header)
+    refused(path, "header: no kdcode metadata|format: version|format: expected")
+
+
+def test_a_header_that_is_not_utf8(path, parts):
+    text = json.dumps(parts.header()).encode("utf-16")
+    path.write_bytes(len(text).to_bytes(8, "little") + text + parts.body())
+    refused(path, "header: no kdcode metadata")
+
+
+@pytest.mark.parametrize("length", [2**60, 2**63, 2**64 - 1, 5000])
+def test_a_header_longer_than_the_file(path, parts, length):
+    content = path.read_bytes()
+    path.write_bytes(length.to_bytes(8, "little") + content[8:])
+    refused(path, f"header: claims {length} bytes")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        1,
+        [],
+        "U8",
+        {},
+        {"dtype": "U8", "shape": [1]},
+        {"dtype": "U8", "shape": None, "data_offsets": [0, 1]},
+        {"dtype": "U8", "shape": "1", "data_offsets": [0, 1]},
+        {"dtype": "U8", "shape": [True], "data_offsets": [0, 1]},
+        {"dtype": "U8", "shape": [1.0], "data_offsets": [0, 1]},
+        {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]},
+        {"dtype": "U8", "shape": [[1]], "data_offsets": [0, 1]},
+        {"dtype": "U8", "shape": [], "data_offsets": [0, 1]},
+        {"dtype": "U8", "shape": [1, 1, 1, 1], "data_offsets": [0, 1]},
+        {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]},
+        {"dtype": "U8", "shape": [2**62, 0, 2**62], "data_offsets": [0, 0]},
+        {"dtype": "U8", "shape": [2**40], "data_offsets": [0, 1]},
+        {"dtype": "U8", "shape": [2**40], "data_offsets": [0, 2**40]},
+        {"dtype": "U8", "shape": [2**32, 2**32], "data_offsets": [0, 0]},
+        {"dtype": "U8", "shape": [1], "data_offsets": [1, 0]},
+        {"dtype": "U8", "shape": [1], "data_offsets": [-1, 0]},
+        {"dtype": "U8", "shape": [1], "data_offsets": [0]},
+        {"dtype": "U8", "shape": [1], "data_offsets": "01"},
+        {"dtype": "U8", "shape": [1], "data_offsets": [0.0, 1.0]},
+        {"dtype": "U8", "shape": [1], "data_offsets": [0, 10**400]},
+        {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]},
+        {"dtype": ["U8"], "shape": [1], "data_offsets": [0, 1]},
+        {"dtype": {}, "shape": [1], "data_offsets": [0, 1]},
+    ],
+)
+def test_a_malformed_entry(path, parts, entry):
+    parts.write(path, {**parts.header(), "codes": entry})
+    refused(path, "codes: ")
+
+
+def test_tensors_that_overlap(path, parts):
+    # The sizes still add up to the body: `heads` lies over the beginning of `blocks` and leaves its own place unused.
+    header = parts.header()
+    start, end = header["symbols.heads"]["data_offsets"]
+    begin = header["symbols.blocks"]["data_offsets"][0]
+    header["symbols.heads"]["data_offsets"] = [begin, begin + end - start]
+    parts.write(path, header)
+    refused(path, r"symbols\.\w+: starts at byte \d+, where the tensor before it ends at \d+")
+
+
+def test_tensors_that_share_their_bytes(path, parts):
+    header = parts.header()
+    twice = {**header, "twin": header["codes"]}
+    parts.write(path, twice)
+    refused(path, "twin: starts at byte")
+
+
+def test_a_gap_between_tensors(path, parts):
+    header = parts.header()
+    last = max((name for name in header if name != "__metadata__"), key=lambda name: header[name]["data_offsets"])
+    header[last]["data_offsets"] = [offset + 1 for offset in header[last]["data_offsets"]]
+    parts.tensors[last][2] = b"\0" + parts.tensors[last][2]
+    parts.write(path, header)
+    refused(path, f"{re.escape(last)}: starts at byte")
+
+
+def test_bytes_that_no_tensor_claims(path, parts):
+    path.write_bytes(path.read_bytes() + b"secret")
+    refused(path, r"tensors: they fill \d+ of the \d+ bytes")
+
+
+def test_no_tensors_at_all(path, parts):
+    parts.tensors = {}
+    parts.write(path)
+    refused(path, "no tensors")
+
+
+# The metadata
+
+
+@pytest.mark.parametrize("wrong", [None, "1", 1.0, True, 0, -1, [], {}, [[[]]]])
+@pytest.mark.parametrize("field", ["format", "num_embeddings", "embedding_dim", "codebook_size", "code_length"])
+def test_metadata_of_the_wrong_kind(path, parts, field, wrong):
+    parts.metadata[field] = wrong
+    parts.write(path)
+    refused(path, f"{field}: expected a (positive integer|version number)")
+
+
+@pytest.mark.parametrize(
+    "field", ["format", "num_embeddings", "embedding_dim", "codebook_size", "code_length", "composition"]
+)
+def test_metadata_that_is_missing(path, parts, field):
+    del parts.metadata[field]
+    parts.write(path)
+    refused(path, f"{field}: expected .* got None")
+
+
+def test_a_version_from_the_future(path, parts):
+    parts.metadata = {"format": 2}  # and nothing else that this version would know
+    parts.tensors = {"new": ["U4", [1, 1, 1, 1], b"x"]}
+    parts.write(path)
+    refused(path, "format: version 2 is newer than 1, which this kdcode reads; upgrade")
+
+
+@pytest.mark.parametrize("name", ["sum", "", None, 3, [], {}, ["linear"]])
+def test_an_unknown_composition(path, parts, name):
+    parts.metadata["composition"] = name
+    parts.write(path)
+    refused(path, "composition: expected one of linear, lstm, product, got ")
+
+
+@pytest.mark.parametrize("provenance", [None, [], "text", 3])
+def test_provenance_that_is_no_object(path, parts, provenance):
+    parts.metadata["provenance"] = provenance
+    parts.write(path)
+    refused(path, "provenance: expected a JSON object")
+
+
+def test_provenance_and_unknown_fields_may_be_left_out_or_added(path, parts):
+    del parts.metadata["provenance"]
+    del parts.metadata["written_by"]
+    parts.metadata["comment"] = {"any": ["thing"]}
+    parts.write(path)
+    assert load(path).provenance == {}
+
+
+@pytest.mark.parametrize("size", [1, 65_537, 2**40])
+def test_a_codebook_size_out_of_range(path, parts, size):
+    parts.metadata["codebook_size"] = size
+    parts.write(path)
+    refused(path, f"codebook_size: expected 2 to 65536, got {size}")
+
+
+@pytest.mark.parametrize(
+    ("field", "tensor"),
+    [
+        ("num_embeddings", "codes"),
+        ("codebook_size", "codebook"),
+        ("code_length", "codebook"),
+        ("embedding_dim", r"composition\.projection"),
+    ],
+)
+def test_metadata_that_contradicts_the_tensors(path, parts, field, tensor):
+    parts.metadata[field] += 1
+    parts.write(path)
+    refused(path, f"{tensor}: ")
+
+
+def test_huge_claims_take_no_memory(path, parts):
+    for field in ("num_embeddings", "embedding_dim", "code_length"):
+        for composition in ("linear", "lstm", "product"):
+            huge = Parts({**parts.metadata, field: 2**40, "composition": composition}, parts.tensors)
+            huge.write(path)
+            tracemalloc.start()
+            try:
+                refused(path, ": ")
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert peak < 1 << 20
+
+
+def test_nothing_huge_is_made_under_a_memory_limit(tmp_path, parts):
+    """The same with the address space of a process limited, so that no allocation hides from the tracer."""
+    for number, (field, value) in enumerate(
+        [("num_embeddings", 2**40), ("code_length", 2**40), ("embedding_dim", 2**47)]
+    ):
+        Parts({**parts.metadata, field: value}, parts.tensors).write(tmp_path / f"{number}.kdc")
+    parts.write(
+        tmp_path / "3.kdc", {**parts.header(), "codes": {"dtype": "U8", "shape": [2**40], "data_offsets": [0, 1]}}
+    )
+    script = """
+import resource, sys, kdcode, kdcode.storage
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20),) * 2)
+for path in sys.argv[1:]:
+    try:
+        kdcode.load(path)
+    except kdcode.errors.StorageError:
+        print("refused")
+"""
+    files = [str(tmp_path / f"{number}.kdc") for number in range(4)]
+    run = subprocess.run(
+        [sys.executable, "-c", script, *files], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert run.stdout.split() == ["refused"] * 4
+
+
+# The tensors
+
+
+@pytest.mark.parametrize(("kind", "numbers"), KINDS)
+def test_a_missing_tensor(path, kind, numbers):
+    save(table(kind, numbers), path)
+    for name in Parts.of(path).tensors:
+        save(table(kind, numbers), path)
+        parts = Parts.of(path)
+        del parts.tensors[name]
+        parts.write(path)
+        refused(path, f"{re.escape(name)}: missing")
+
+
+def test_a_tensor_too_many(path, parts):
+    parts.tensors["weight"] = ["U8", [3], b"abc"]
+    parts.write(path)
+    refused(path, "weight: this tensor does not belong in a .kdc file of format 1")
+
+
+@pytest.mark.parametrize(("kind", "numbers"), KINDS)
+def test_a_tensor_of_the_wrong_shape_or_type(path, kind, numbers):
+    save(table(kind, numbers), path)
+    original = path.read_bytes()
+    for name, (dtype, shape, content) in Parts.of(path).tensors.items():
+        numbers_in_it = len(content) // DTYPE_BYTES[dtype]
+        wrong_type = "I8" if dtype == "U8" else "U8"
+        wrong = [
+            [wrong_type, [len(content)]],
+            [dtype, [numbers_in_it]],
+            [dtype, [1, numbers_in_it]],
+            [dtype, shape[::-1]],
+        ]
+        for changed in wrong:
+            if changed != [dtype, shape]:
+                path.write_bytes(original)
+                parts = Parts.of(path)
+                parts.tensors[name] = [*changed, content]
+                parts.write(path)
+                refused(path, f"{re.escape(name)}: expected ")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("kind", "numbers", "name"),
+    [
+        ("linear", "float32", "codebook"),
+        ("linear", "float16", "codebook"),
+        ("linear", "int8", "codebook_scale"),
+        ("projected", "float32", "composition.projection"),
+        ("lstm", "float16", "composition.recurrent"),
+        ("lstm", "float32", "composition.bias"),
+    ],
+)
+def test_numbers_that_are_not_finite(path, kind, numbers, name, value):
+    save(table(kind, numbers), path)
+    parts = Parts.of(path)
+    dtype = {"F32": "<f4", "F16": "<f2"}[parts.tensors[name][0]]
+    array = np.frombuffer(parts.tensors[name][2], dtype=dtype).copy()
+    array[-1] = value
+    parts.tensors[name][2] = array.tobytes()
+    parts.write(path)
+    refused(path, f"{re.escape(name)}: holds values that are not finite")
+
+
+def test_a_scale_that_makes_codewords_infinite(path):
+    save(table("linear", "int8"), path)
+    parts = Parts.of(path)
+    parts.tensors["codebook_scale"][2] = np.full(3, 3e38, "<f4").tobytes()
+    parts.write(path)
+    refused(path, "codebook: holds values that are not finite")
+
+
+def test_codewords_of_the_wrong_size_for_a_product(path):
+    save(table("product"), path)  # 3 positions, 6 dimensions, codewords of 2
+    parts = Parts.of(path)
+    parts.metadata["embedding_dim"] = 7
+    parts.write(path)
+    refused(path, "codebook: a product code of 3 positions and 7 dimensions has codewords of 3 numbers, got 2")
+
+
+def test_a_code_out_of_range(path, parts):
+    # K = 6 takes 3 bits, which could say 7.
+    packed = bytearray(parts.tensors["codes"][2])
+    packed[4] |= 0b111
+    parts.tensors["codes"][2] = bytes(packed)
+    parts.write(path)
+    refused(path, "codes: found code value 7, values must be below K=6")
+
+
+def test_a_code_out_of_range_in_a_large_file(path, monkeypatch, parts):
+    monkeypatch.setattr("kdcode.storage._EAGER_CHECK_BYTES", 1)
+    packed = bytearray(parts.tensors["codes"][2])
+    packed[4] |= 0b111
+    parts.tensors["codes"][2] = bytes(packed)
+    parts.write(path)
+    coded = load(path)  # opens at once …
+    coded.decode(0)
+    with pytest.raises(StorageError, match="codes: found code value 7"):
+        coded.decode(2)  # … and is refused where it is wrong
+    refused(path, "codes: found code value 7", verify)
+
+
+# The symbols
+
+
+def with_symbols(path, **changes):
+    """The file with some of its symbol tensors taken from another list of symbols, or given as bytes."""
+    parts = Parts.of(path)
+    for name, content in changes.items():
+        dtype, shape, _ = parts.tensors[f"symbols.{name}"]
+        parts.tensors[f"symbols.{name}"] = [
+            dtype,
+            shape if len(shape) > 1 else [len(content) // DTYPE_BYTES[dtype]],
+            content,
+        ]
+    parts.write(path)
+
+
+def test_an_order_that_is_no_permutation(path):
+    save(coded_table(rows=3, symbols=["a", "b", "c"]), path)
+    for order in ((0, 0, 1), (3, 1, 2)):
+        with_symbols(path, order=bytes([order[0] | order[1] << 2 | order[2] << 4, 0]))
+        load(path)
+        refused(path, r"symbols\.order: the rows are not a permutation", verify)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"a\xffc\xffb\xff", "not sorted, or repeats"),
+        (b"a\xffb\xffb\xff", "not sorted, or repeats"),
+        (b"a\xffb\xff", "does not hold the 3 symbols"),
+        (b"a\xff\xc3\xff\xa9\xff", "not UTF-8"),
+        (b"a\xffb\xff" + bytes(1 << 24) + b"\xff", "does not hold the 3 symbols"),
+    ],
+)
+def test_symbols_that_break_the_law(path, text, message):
+    save(coded_table(rows=3, symbols=["a", "b", "c"]), path)
+    blocks = zlib.compress(text, wbits=-15)
+    with_symbols(path, blocks=blocks, ends=len(blocks).to_bytes(8, "little"))
+    refused(path, rf"symbols\.blocks: block 0 .*{message}", verify)
+
+
+def test_heads_that_break_the_law(path):
+    save(coded_table(rows=300, symbols=words(300)), path)
+    with_symbols(path, heads=b"x\xffy\xffz\xff")
+    refused(path, r"symbols\.heads: head 0 is not the first symbol", verify)
+    with_symbols(path, heads=b"x\xffy\xff")
+    refused(path, r"symbols\.heads: expected 3 heads", verify)
