@@ -21,16 +21,19 @@ def test_a_line_every_ten_seconds_where_there_is_no_terminal(monkeypatch, capsys
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     with progress("learning") as advance:
-        for done in range(1, 41):
-            now += 1
+        for done in range(40, 71):  # resumed at 40; one step a second
             advance(done, 80, "loss 0.5")
+            now += 1
+    with progress("reading") as advance:
+        now += 11
+        advance(5000)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [
-        "learning: 12%, 1 min 10 s left, loss 0.5",
-        "learning: 25%, 1 min 0 s left, loss 0.5",
-        "learning: 38%, 50 s left, loss 0.5",
-        "learning: 50%, 40 s left, loss 0.5",
+        "learning: 62%, 30 s left, loss 0.5",
+        "learning: 75%, 20 s left, loss 0.5",
+        "learning: 88%, 10 s left, loss 0.5",
+        "reading: 5,000",
     ]
 
 

@@ -10,7 +10,7 @@ import click
 
 from kdcode.cli.files import check_target
 from kdcode.cli.flags import example
-from kdcode.cli.learn import learn, require_learning
+from kdcode.cli.learn import learn, on_one_thread, require_learning
 
 
 @click.command("demo", epilog=example("kdcode demo", "kdcode demo --out glove-demo.kdc"))
@@ -31,11 +31,12 @@ def command(target: str | None, force: bool, quiet: bool) -> None:
         check_target(target, force=force)
     require_learning()
     table = glove_50d()
-    options = CompressOptions(codebook_size=16, code_length=16, epochs=30)
-    coded = learn(table, options, title="learning codes", quiet=quiet)
-    # The paper's own small example: 6^4 = 1,296 codes for 10,000 words, so that words have to share.
-    crowded_options = CompressOptions(codebook_size=6, code_length=4, epochs=30)
-    crowded = learn(table, crowded_options, title="learning very short codes", quiet=quiet)
+    options = CompressOptions(codebook_size=16, code_length=16, numbers="int8")
+    # As in the paper's table of codes: 6^4 = 1,296 of them for 10,000 words, so that words have to share.
+    crowding = CompressOptions(codebook_size=6, code_length=4)
+    with on_one_thread():
+        coded = learn(table, options, title="learning codes", quiet=quiet)
+        crowded = learn(table, crowding, title="learning very short codes", quiet=quiet)
     with ExitStack() as stack:
         file = Path(target or Path(stack.enter_context(TemporaryDirectory()), "demo.kdc"))
         file_bytes = save(coded, file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from kdcode.cli import page
 from kdcode.cli.codes import find_groups
+from kdcode.cli.flags import given
 from kdcode.cli.progress import clock
 from kdcode.coded import CodedTable
 from kdcode.evaluation import evaluate
@@ -21,6 +22,7 @@ from kdcode.table import VectorTable
 
 WIDTH = 80
 WORDS = ("king", "monday", "france", "piano", "river")
+PAIRS = (("monday", "tuesday"), ("king", "prince"))
 ANCHORS = ("monday", "france", "piano", "seven", "brother")
 """Words whose groups of equal codes are shown."""
 
@@ -52,7 +54,7 @@ class Demo:
 def render(demo: Demo) -> Iterator[str]:
     """The lines of the page."""
     for part in (_opening, _sizes, _loss, _codes, _neighbors, _groups, _commands):
-        yield from part(demo)
+        yield from (line.rstrip() for line in part(demo))
         yield ""
 
 
@@ -83,7 +85,9 @@ def _sizes(demo: Demo) -> Iterator[str]:
         part = getattr(sizes, name)
         if part:
             yield _size_row(f"  {name}", None, part, _bar(part / demo.file_bytes))
-    yield _size_row("symbols", sizes.symbols, sizes.symbols, _bar(sizes.symbols / demo.file_bytes) + " spelling kept")
+    yield _size_row(
+        "symbols", sizes.symbols, sizes.symbols, _bar(sizes.symbols / demo.file_bytes) + " the words themselves"
+    )
     yield _size_row("header", None, demo.file_bytes - sizes.total, "")
     ratio = sizes.file_ratio(count, dim, demo.file_bytes)
     yield _size_row("file", floats + sizes.symbols, demo.file_bytes, f"{ratio:.1f}x smaller")
@@ -97,18 +101,22 @@ def _loss(demo: Demo) -> Iterator[str]:
 
 
 def _codes(demo: Demo) -> Iterator[str]:
-    yield _heading("Words and their codes")
-    for word in WORDS[:3]:
-        yield f"  {word:<9}{click.style(page.code_text(demo.coded.code_of(word)), fg='green')}"
+    chance = demo.coded.code_length / demo.coded.codebook_size
+    yield _heading("Words and their codes", f"   (two codes at random: {chance:.0f} of {demo.coded.code_length} equal)")
+    for first, second in PAIRS:
+        one, other = demo.coded.code_of(first), demo.coded.code_of(second)
+        equal = [a == b for a, b in zip(one, other, strict=True)]
+        yield f"  {first:<7} {_code_cells(one, equal)}"
+        yield f"  {second:<7} {_code_cells(other, equal)}   {sum(equal)} of {len(equal)} equal"
 
 
 def _neighbors(demo: Demo) -> Iterator[str]:
-    yield _heading("Nearest words", f"   {'before':<30}{'after':<30}same")
+    yield _heading("Nearest words", f"      {'before':<25}{'after':<32}same")
     for word in WORDS:
         before = nearest(demo.table, word, _NEIGHBORS)
         after = [near.symbol for near in demo.coded.neighbors(word, _NEIGHBORS)]
         same = len(set(before) & set(after))
-        yield f"  {word:<9} {page.clipped(before, 28):<30}{page.clipped(after, 28):<30}{same}/{_NEIGHBORS}"
+        yield f"  {word:<6} {page.clipped(before, 33):<33} {page.clipped(after, 33):<33} {same}/{_NEIGHBORS}"
 
 
 def _groups(demo: Demo) -> Iterator[str]:
@@ -137,10 +145,10 @@ def _groups(demo: Demo) -> Iterator[str]:
 
 
 def _commands(demo: Demo) -> Iterator[str]:
-    shape = f"-K {demo.options.codebook_size} -D {demo.options.code_length} --epochs {demo.options.epochs}"
+    flags = " ".join(given(demo.options)).replace("--codebook-size", "-K").replace("--code-length", "-D")
     file = shlex.quote(str(demo.kept)) if demo.kept else "vectors.kdc"
     yield _heading("The same on your own vectors")
-    yield f"  kdcode compress vectors.txt vectors.kdc {shape}"
+    yield f"  kdcode compress vectors.txt vectors.kdc {flags}"
     yield f"  kdcode neighbors {file} king"
     yield f"  kdcode info {file}"
 
@@ -156,6 +164,12 @@ def nearest(table: VectorTable, symbol: str, count: int) -> list[str]:
 
 def _heading(title: str, rest: str = "") -> str:
     return click.style(title, bold=True) + click.style(rest, dim=True)
+
+
+def _code_cells(code: Sequence[int], equal: Sequence[bool]) -> str:
+    """A code in columns; on a terminal, positions that two words share are the bright ones."""
+    cells = zip(code, equal, strict=True)
+    return " ".join(click.style(f"{value:>2}", fg="green", bold=same, dim=not same) for value, same in cells)
 
 
 def _size_row(name: str, before: int | None, after: int, note: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -34,6 +36,19 @@ def require_learning(device: str = "cpu") -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # torch asserts that it was built for the device
         raise OptionError(f"--device {device}: torch cannot use it here: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def on_one_thread() -> Iterator[None]:
+    """Run torch on one thread: the same codes on every machine, and no slower for batches this small."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def learn(

@@ -29,16 +29,20 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Advance]:
 
 
 def _lines(title: str) -> Advance:
-    started = last = time.monotonic()
+    last = time.monotonic()
+    first: tuple[int, float] | None = None
 
     def advance(done: int, total: int | None = None, note: str = "") -> None:
-        nonlocal last
+        nonlocal last, first
         now = time.monotonic()
+        first = first or (done, now)  # the rate counts from here: work may be resumed, or slow to start
         if now - last < _LINE_SECONDS:
             return
         last = now
-        share = f" {done / total:.0%}, {clock((now - started) * (total - done) / max(done, 1))} left" if total else ""
-        click.echo(f"{title}:{share or f' {done:,}'}{f', {note}' if note else ''}", err=True)
+        parts = [f"{done / total:.0%}" if total else f"{done:,}"]
+        if total and done > first[0]:
+            parts.append(f"{clock((now - first[1]) * (total - done) / (done - first[0]))} left")
+        click.echo(f"{title}: {', '.join([*parts, note] if note else parts)}", err=True)
 
     return advance
 
@@ -55,14 +59,16 @@ def _bar(title: str) -> Iterator[Advance]:
         TimeRemainingColumn(compact=True),
         TextColumn("[dim]{task.fields[note]}"),
     )
-    last = 0.0
+    last: float | None = None
     with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
         task = drawn.add_task(title, total=None, note="")
 
         def advance(done: int, total: int | None = None, note: str = "") -> None:
             nonlocal last
             now = time.monotonic()
-            if now - last >= _DRAW_SECONDS or done == total:
+            if last is None:
+                drawn.reset(task, completed=done, total=total)  # the rate counts from here, as in lines
+            if last is None or now - last >= _DRAW_SECONDS or done == total:
                 last = now
                 drawn.update(task, completed=done, total=total, note=note)
 

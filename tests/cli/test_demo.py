@@ -1,0 +1,93 @@
+"""The demo's page: one real run, and every claim on it checked against the file it leaves."""
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import kdcode
+from kdcode.cli import main
+from kdcode.cli.demo_page import PAIRS, WORDS, Demo, nearest, render
+from kdcode.data import glove_50d
+from kdcode.options import CompressOptions
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    target = tmp_path_factory.mktemp("demo") / "demo.kdc"
+    return CliRunner().invoke(main, ["demo", "--out", str(target), "--quiet"]), target
+
+
+def test_the_page_fits_a_terminal_and_is_plain_when_piped(ran):
+    result, _ = ran
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 60
+    assert "\x1b" not in result.stdout
+
+
+def test_sizes_and_loss_are_those_of_the_file(ran):
+    result, target = ran
+    coded, table = kdcode.load(target), glove_50d()
+    found, file_bytes = kdcode.evaluate(table, coded), target.stat().st_size
+    ratio, file_ratio = coded.sizes.ratio(10_000, 50), coded.sizes.file_ratio(10_000, 50, file_bytes)
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["vectors", "2,000,000", f"{coded.sizes.embedding:,}", f"{ratio:.1f}x", "smaller"] in lines
+    assert ["file", f"{2_000_000 + coded.sizes.symbols:,}", f"{file_bytes:,}", f"{file_ratio:.1f}x", "smaller"] in lines
+    assert f"relative error {found.relative_error:.4f}" in result.stdout
+    assert f"{found.mean_cosine:.4f}" in result.stdout
+
+
+def test_neighbours_and_codes_are_those_of_the_file(ran):
+    result, target = ran
+    coded = kdcode.load(target)
+    lines = [line.split() for line in result.stdout.splitlines()]
+    for word in WORDS:
+        shown = next(line for line in lines if line[:1] == [word] and line[-1].endswith("/4"))
+        before, after = nearest(glove_50d(), word, 4), [near.symbol for near in coded.neighbors(word, 4)]
+        assert shown[-1] == f"{len(set(before) & set(after))}/4"
+    for word in (word for pair in PAIRS for word in pair):
+        assert [word, *map(str, coded.code_of(word))] in [line[:17] for line in lines]
+
+
+def test_weekdays_share_a_code(ran):
+    result, _ = ran
+    group = next(line for line in result.stdout.splitlines() if re.match(r"  (\d-){3}\d  monday ", line))
+    assert "tuesday" in group
+    assert "thursday" in group
+
+
+def test_the_commands_it_ends_with_work(ran, run):
+    result, target = ran
+    commands = [line.split()[1:] for line in result.stdout.splitlines() if line.startswith("  kdcode ")]
+    assert commands[0][:3] == ["compress", "vectors.txt", "vectors.kdc"]
+    options = kdcode.load(target).provenance["options"]
+    assert commands[0][3:] == ["-K", str(options["codebook_size"]), "--numbers", options["numbers"]]
+    for words in commands[1:]:
+        assert str(target) in words
+        assert run(*words).exit_code == 0
+
+
+def test_an_existing_file_is_refused_before_any_work(ran, run):
+    _, target = ran
+    before = target.read_bytes()
+    result = run("demo", "--out", target)
+    assert result.exit_code == 1
+    assert "--force" in result.stderr
+    assert target.read_bytes() == before
+
+
+def test_nearest_by_hand():
+    table = kdcode.VectorTable(["a", "b", "c", "d"], [[1.0, 0.0], [9.0, 1.0], [0.0, 1.0], [-1.0, 0.0]])
+    assert nearest(table, "a", 3) == ["b", "c", "d"]
+
+
+def test_the_page_has_colours_for_a_terminal(ran):
+    _, target = ran
+    coded, table = kdcode.load(target), glove_50d()
+    lines = list(render(Demo(table, coded, coded, target.stat().st_size, CompressOptions(), None)))
+    assert any("\x1b[" in line for line in lines)
+    assert max(len(click.unstyle(line)) for line in lines) <= 80
