@@ -71,7 +71,7 @@ def test_dimension_is_that_of_most_lines_so_a_wrong_first_line_is_the_one_refuse
         ("x 1 2 inf", "number 3 of 'x' is 'inf', expected a finite decimal number"),
         ("x 1 1_0 3", "number 2 of 'x' is '1_0'"),
         ("x 1 0x10 3", "number 2 of 'x' is '0x10'"),
-        ("x 1.5.5  3", "number 1 of 'x' is '1.5.5'"),  # numpy alone reads three numbers here
+        ("x 1\t2  3", "number 1 of 'x' is '1\\t2'"),  # numpy alone reads three numbers here
         ("x 1-2 3 4", "number 1 of 'x' is '1-2'"),
         ("x 1 - 3", "number 2 of 'x' is '-'"),
         ("x 1 1e39 3", "number 2 of 'x' is '1e39', too large for float32"),
@@ -88,6 +88,11 @@ def test_a_bad_line_is_refused_by_number_and_reason(tmp_path, line, reason):
     message = refusal(tmp_path / "a.txt", b"a 1 2 3\nb 4 5 6\n" + raw + b"\nc 7 8 9\nd 1 1 1\n")
     assert "line 3: " in message
     assert reason in message
+
+
+def test_lines_that_together_lack_the_numbers_of_a_whole_row(tmp_path):
+    text = "a 1 2 3\nb 4 5 6\nc 1  3\nd  2 3\ne 1  3\nf 4 5 6\n"
+    assert "line 3: number 2 of 'c' is ''" in refusal(tmp_path / "a.txt", text)
 
 
 def test_a_bad_line_is_named_rightly_far_behind_the_first_block(tmp_path):

@@ -109,9 +109,9 @@ class TextRows:
         """Add all lines if every one of them is right; otherwise none, and False."""
         pairs = [self._split(line.rstrip(_LINE_END)) for line in lines]
         numbers = b" ".join([pair[1] for pair in pairs])
-        # Numpy is lenient: it skips runs of spaces and takes "1-2" as two numbers. With single spaces and none but
-        # these characters, every field gives at least one number, so the right total means one number per field.
-        if numbers.translate(None, _NUMBER_BYTES + b" ") or b"  " in numbers or numbers.startswith(b" "):
+        # Numpy takes tabs for spaces and runs of them for one. With no other characters than these, a field gives one
+        # number or, if it is empty, none; so the right total means one number per field.
+        if numbers.translate(None, _NUMBER_BYTES + b" "):
             return False
         try:
             symbols = b"\n".join([pair[0] for pair in pairs]).decode("utf-8").split("\n")
