@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 import time
@@ -263,18 +262,25 @@ def test_two_million_rows_open_at_once(large_file):
     assert bits_for(coded.codebook_size) == 5
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the memory of a process")
 def test_a_loaded_table_reads_only_what_it_needs(large_file):
     """Resident memory of a process that opens the file and looks three symbols up."""
     script = f"""
 import resource, kdcode, kdcode.storage, numpy
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+before = resident()
 coded = kdcode.load({str(large_file)!r})
 for symbol in ("0000000", "1000000", "1999999"):
     coded[symbol]
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(resident() - before)
+for _ in coded.code_chunks(): pass
+print(resident() - before)
 """
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ)
-    assert int(run.stdout) < 16 << 10  # KiB; the file has 30 MB
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    few, all_codes = map(int, run.stdout.split())
+    assert few < 8 << 20
+    assert all_codes > 20e6  # a mapped page counts once it is read: the measure sees what it should
 
 
 def test_row_numbers_stay_row_numbers(tmp_path):

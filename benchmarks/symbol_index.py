@@ -1,0 +1,249 @@
+"""How symbols are best kept: ours against a dict, a sorted array and a trie, in bytes, time and memory.
+
+    python benchmarks/symbol_index.py --symbols path/to/symbols.txt
+
+reads one symbol a line, measures with the first 100,000 of them and with 1,000,000 made ones (pairs of the read ones,
+joined by an underscore, because a million real distinct words are hard to come by), prints a table and writes
+benchmarks/results/symbol_index.json. Every index is opened and asked in processes of its own; lookups are counted in
+processor time. Looked-up symbols are drawn uniformly from the existing ones: the worst case for anything that remembers
+what it saw last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import marisa_trie
+import numpy as np
+
+from kdcode import __version__, bitpack
+from kdcode.symbols import StoredSymbols
+
+RESULTS = Path(__file__).parent / "results" / "symbol_index.json"
+Lookup = Callable[[str], int]
+
+
+def build_dict(symbols: list[str], folder: Path) -> int:
+    """Newline text, from which a dict is made at every start."""
+    path = folder / "symbols.txt"
+    path.write_text("\n".join(symbols), encoding="utf-8")
+    return path.stat().st_size
+
+
+def open_dict(folder: Path) -> Lookup:
+    """Read the text and make the dict."""
+    text = (folder / "symbols.txt").read_text(encoding="utf-8")
+    return {symbol: row for row, symbol in enumerate(text.split("\n"))}.__getitem__
+
+
+def build_sorted(symbols: list[str], folder: Path) -> int:
+    """UTF-8 in sorted order, the end of every symbol in it, and the row of every rank in packed bits."""
+    encoded = [symbol.encode("utf-8") for symbol in symbols]
+    order = sorted(range(len(encoded)), key=encoded.__getitem__)
+    arrays = {
+        "text": np.frombuffer(b"".join(encoded[row] for row in order), dtype=np.uint8),
+        "ends": np.cumsum([len(encoded[row]) for row in order], dtype=np.uint32),
+        "order": packed_rows(order),
+    }
+    return save_arrays(arrays, folder)
+
+
+def open_sorted(folder: Path) -> Lookup:
+    """Map the arrays; a lookup is a binary search over the raw bytes."""
+    text, ends, order = (load_array(folder, name) for name in ("text", "ends", "order"))
+    buffer, bits = memoryview(text), order.shape[1]
+
+    def lookup(symbol: str) -> int:
+        key, low, high = symbol.encode("utf-8"), 0, len(ends)
+        while low < high:
+            middle = (low + high) // 2
+            if bytes(buffer[int(ends[middle - 1]) if middle else 0 : int(ends[middle])]) < key:
+                low = middle + 1
+            else:
+                high = middle
+        return bitpack.value_at(order[low // 8], low % 8, bits)
+
+    return lookup
+
+
+def build_marisa(symbols: list[str], folder: Path) -> int:
+    """A marisa trie, and the row of every one of its keys in packed bits."""
+    trie = marisa_trie.Trie(symbols)
+    trie.save(str(folder / "trie"))
+    rows = np.empty(len(symbols), dtype=np.uint32)
+    for row, symbol in enumerate(symbols):
+        rows[trie[symbol]] = row
+    return (folder / "trie").stat().st_size + save_arrays({"order": packed_rows(rows)}, folder)
+
+
+def open_marisa(folder: Path) -> Lookup:
+    """Map the trie and the order of its keys."""
+    trie = marisa_trie.Trie().mmap(str(folder / "trie"))
+    order = load_array(folder, "order")
+    bits = order.shape[1]
+
+    def lookup(symbol: str) -> int:
+        key = trie[symbol]
+        return bitpack.value_at(order[key // 8], key % 8, bits)
+
+    return lookup
+
+
+def build_kdcode(symbols: list[str], folder: Path) -> int:
+    """The four symbol tensors of a .kdc file."""
+    stored = StoredSymbols.build(symbols)
+    (folder / "count").write_text(str(len(stored)))
+    return save_arrays(stored.arrays, folder)
+
+
+def open_kdcode(folder: Path) -> Lookup:
+    """Map the four tensors."""
+    arrays = {name: load_array(folder, name) for name in ("blocks", "ends", "heads", "order")}
+    return StoredSymbols(int((folder / "count").read_text()), arrays).row_of
+
+
+INDEXES: dict[str, tuple[Callable[[list[str], Path], int], Callable[[Path], Lookup]]] = {
+    "kdcode": (build_kdcode, open_kdcode),
+    "marisa-trie": (build_marisa, open_marisa),
+    "sorted array": (build_sorted, open_sorted),
+    "dict of text": (build_dict, open_dict),
+}
+
+
+def packed_rows(rows: Any) -> np.ndarray:  # noqa: ANN401 - any sequence of integers
+    """Row numbers in as few bits as they take, eight to a packed row: the same for all who need them."""
+    padded = np.zeros(-(-len(rows) // 8) * 8, dtype=np.uint32)
+    padded[: len(rows)] = rows
+    return bitpack.pack(padded.reshape(-1, 8), bitpack.bits_for(len(rows)))
+
+
+def save_arrays(arrays: dict[str, np.ndarray], folder: Path) -> int:
+    """Save arrays to be mapped; the bytes of their content."""
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    return sum(array.nbytes for array in arrays.values())
+
+
+def load_array(folder: Path, name: str) -> np.ndarray:
+    """An array of `save_arrays`, mapped and without the slow indexing of numpy's memmap class."""
+    return np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r"))
+
+
+def probe(name: str, folder: Path, asked: list[str]) -> dict[str, float]:
+    """Open an index in this process and time it. Memory is what the process grew by from before it was opened."""
+    before = resident_bytes()
+    started = time.perf_counter()
+    lookup = INDEXES[name][1](folder)
+    lookup(asked[0])
+    opened = time.perf_counter() - started
+    started = time.process_time()  # of this process alone, whatever else the machine is doing
+    for symbol in asked:
+        lookup(symbol)
+    return {
+        "nanoseconds_per_lookup": (time.process_time() - started) / len(asked) * 1e9,
+        "open_to_first_lookup_ms": opened * 1e3,
+        "resident_mb": (resident_bytes() - before) / 1e6,
+    }
+
+
+def resident_bytes() -> int:
+    """The memory of this process now; 0 where the system does not tell."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0
+
+
+def measure(name: str, symbols: list[str], kind: str, asked: list[str], repeats: int) -> dict[str, Any]:
+    """One record: an index built here, opened and asked in `repeats` fresh processes; the median of each number."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        content_bytes = INDEXES[name][0](symbols, folder)
+        (folder / "asked.json").write_text(json.dumps(asked))
+        command = [sys.executable, __file__, "--probe", name, str(folder)]
+        runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(repeats)]
+        found = [json.loads(run.stdout) for run in runs]
+        lookup = INDEXES[name][1](folder)
+        for row in random.Random(1).sample(range(len(symbols)), 50):
+            assert lookup(symbols[row]) == row  # noqa: S101 - an index that errs is not compared
+    medians = {key: round(statistics.median(one[key] for one in found), 1) for key in found[0]}
+    per_symbol = round(content_bytes / len(symbols), 3)
+    return {"symbols": len(symbols), "kind": kind, "index": name, "bytes_per_symbol": per_symbol, **medians}
+
+
+def joined_pairs(symbols: list[str], count: int) -> list[str]:
+    """`count` distinct made symbols: pairs of real ones."""
+    generator = random.Random(0)
+    made: dict[str, None] = {}
+    while len(made) < count:
+        made[f"{generator.choice(symbols)}_{generator.choice(symbols)}"] = None
+    return list(made)
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """The records as aligned text."""
+    heads = ["symbols", "kind", "index", "bytes/symbol", "ns/lookup", "open ms", "memory MB"]
+    rows = [heads, *([str(value) for value in record.values()] for record in records)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def main() -> None:
+    """Measure everything, print it and write it down."""
+    parser = argparse.ArgumentParser(description="Compare ways to keep symbols.")
+    parser.add_argument("--symbols", type=Path, help="text file with one symbol a line")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
+    parser.add_argument("--tiny", action="store_true", help="a few thousand symbols of the embedded table, for tests")
+    parser.add_argument("--probe", nargs=2, metavar=("INDEX", "FOLDER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.probe:
+        name, folder = arguments.probe
+        asked = json.loads((Path(folder) / "asked.json").read_text())
+        print(json.dumps(probe(name, Path(folder), asked)))
+        return
+    if arguments.tiny:
+        from kdcode.data import glove_50d
+
+        real, made_count, lookups, repeats = list(glove_50d().symbols)[:2000], 3000, 300, 1
+    elif arguments.symbols:
+        text = arguments.symbols.read_text(encoding="utf-8")
+        real, made_count, lookups, repeats = text.rstrip("\n").split("\n")[:100_000], 1_000_000, 20_000, 5
+    else:
+        parser.error("give --symbols or --tiny")
+    records = []
+    for kind, symbols in (("real words", real), ("pairs of words", joined_pairs(real, made_count))):
+        asked = random.Random(2).choices(symbols, k=lookups)
+        records += [measure(name, symbols, kind, asked, repeats) for name in INDEXES]
+    result = {
+        "benchmark": "symbol_index",
+        "date": datetime.date.today().isoformat(),
+        "settings": {"lookups": lookups, "repeats": repeats, "drawn": "uniformly", "seed": 2},
+        "versions": {
+            "kdcode": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "marisa-trie": version("marisa-trie"),
+            "zlib": zlib.ZLIB_RUNTIME_VERSION,
+        },
+        "machine": platform.machine(),
+        "records": records,
+    }
+    arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(table(records))
+
+
+if __name__ == "__main__":
+    main()

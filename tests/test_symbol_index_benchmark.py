@@ -1,0 +1,23 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "symbol_index.py"
+RESULTS = BENCHMARK.parent / "results" / "symbol_index.json"
+
+
+def test_a_tiny_run_gives_one_record_per_index_and_size(tmp_path):
+    output = tmp_path / "out.json"
+    command = [sys.executable, str(BENCHMARK), "--tiny", "--output", str(output)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    result, kept = json.loads(output.read_text()), json.loads(RESULTS.read_text())
+    assert len(run.stdout.splitlines()) == 1 + 8
+    assert {(record["symbols"], record["index"]) for record in result["records"]} == {
+        (symbols, index)
+        for symbols in (2000, 3000)
+        for index in ("kdcode", "marisa-trie", "sorted array", "dict of text")
+    }
+    assert all(record["bytes_per_symbol"] > 0 and record["nanoseconds_per_lookup"] > 0 for record in result["records"])
+    assert result.keys() == kept.keys()
+    assert result["records"][0].keys() == kept["records"][0].keys()
