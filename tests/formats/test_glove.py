@@ -172,6 +172,12 @@ def test_symbols_that_would_not_come_back_are_not_written(tmp_path, symbol):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_symbol_in_a_later_chunk_is_named_by_its_row(tmp_path):
+    table = VectorTable([*map(str, range(9000)), "a\nb"], np.ones((9001, 1)))
+    with pytest.raises(FormatError, match="row 9000: the symbol"):
+        formats.write(table, tmp_path / "a.txt")
+
+
 def test_writes_the_lines_that_glove_has(tmp_path):
     formats.write(VectorTable(["a", "b c"], np.array([[0.1, -2], [1e-10, 3]], dtype=np.float32)), tmp_path / "a.txt")
     assert (tmp_path / "a.txt").read_text() == "a 0.1 -2.0\nb c 1e-10 3.0\n"

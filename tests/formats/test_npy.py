@@ -1,5 +1,7 @@
 """NumPy .npy: memory-mapped, symbols found beside it."""
 
+import mmap
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ MATRIX = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 
 def is_mapped(array):
-    while array is not None and not isinstance(array, np.memmap):
+    while array is not None and not isinstance(array, mmap.mmap):
         array = getattr(array, "base", None)
     return array is not None
 

@@ -49,6 +49,11 @@ def test_tensors_of_nested_dicts_have_dotted_names(tmp_path):
     assert "none of that name" in refusal(tmp_path / "a.pt", tensor="a")
 
 
+def test_names_of_dicts_in_dicts_hold_every_level(tmp_path):
+    torch.save({"model": {"text": {"embed": MATRIX}}}, tmp_path / "a.pt")
+    assert formats.read(tmp_path / "a.pt", tensor="model.text.embed").matrix.tolist() == MATRIX.tolist()
+
+
 def test_symbols_file(tmp_path):
     torch.save(MATRIX, tmp_path / "a.pt")
     (tmp_path / "a.symbols.txt").write_text("x\ny\nz\n")
