@@ -131,6 +131,8 @@ def test_groups_agree_with_a_plain_dictionary(run, tmp_path):
         expected.setdefault(tuple(code), []).append(str(row))
     found = json.loads(run("codes", tmp_path / "many.kdc", "--limit", "0", "--json").stdout)
     assert {tuple(group["code"]): group["symbols"] for group in found} == expected
+    begun = json.loads(run("codes", tmp_path / "many.kdc", "--prefix", "2-0", "--limit", "0", "--json").stdout)
+    assert [tuple(group["code"]) for group in begun] == sorted(code for code in expected if code[:2] == (2, 0))
 
 
 @pytest.mark.parametrize("command", ["info", "get", "neighbors", "codes"])

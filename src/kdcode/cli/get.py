@@ -41,5 +41,5 @@ def command(file: str, symbols: tuple[str, ...], as_codes: bool, as_json: bool) 
 
 
 def _from_stdin() -> list[str]:
-    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    lines = (line.rstrip("\n") for line in sys.stdin)
     return [line for line in lines if line]
