@@ -47,6 +47,16 @@ class FreeAssignment(nn.Module):
         """N."""
         return self.logits.shape[0]
 
+    @property
+    def code_length(self) -> int:
+        """D."""
+        return self.logits.shape[1]
+
+    @property
+    def codebook_size(self) -> int:
+        """K."""
+        return self.logits.shape[2]
+
     def extra_repr(self) -> str:
         """N, D and K for printing."""
         return "num_embeddings={}, code_length={}, codebook_size={}".format(*self.logits.shape)
@@ -80,6 +90,11 @@ class FixedAssignment(nn.Module):
     def num_embeddings(self) -> int:
         """N."""
         return self.stored.shape[0]
+
+    @property
+    def code_length(self) -> int:
+        """D."""
+        return self.stored.shape[1]
 
     def extra_repr(self) -> str:
         """N, D and K for printing."""

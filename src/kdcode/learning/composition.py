@@ -12,6 +12,8 @@ from torch.nn import functional as F
 from kdcode import composition as numpy_composition
 from kdcode.budget import CodeShape
 from kdcode.composition import spans
+from kdcode.learning.lstm_scan import LstmScan
+from kdcode.learning.randomness import generator_for
 from kdcode.learning.straight_through import flat_codes, lookup
 from kdcode.table import FloatArray
 
@@ -147,29 +149,14 @@ class LSTMComposition(CompositionModule):
 
     def forward(self, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors."""
-        rows, length, size = words.shape
-        weight = self.recurrent.flatten(0, 1).t()  # (e, 4e): h @ weight is U_f h, U_i h, U_o h, U_m h side by side
-        gate_words = words.repeat(1, 1, 4) + self.bias.flatten()
-        hidden = memory = None
-        total: Tensor | None = None
-        for position in range(length):
-            gates = gate_words[:, position]
-            if hidden is not None:
-                gates = torch.addmm(gates, hidden, weight)
-            keep, write, show = torch.sigmoid(gates[:, : 3 * size]).chunk(3, dim=1)
-            candidate = write * torch.tanh(gates[:, 3 * size :])
-            memory = candidate if memory is None else torch.addcmul(candidate, keep, memory)
-            hidden = show * torch.tanh(memory)
-            total = hidden if total is None else total + hidden
-        if total is None:
-            total = words.new_zeros(rows, size)
+        total: Tensor = LstmScan.apply(words.float(), self.recurrent, self.bias)  # type: ignore[no-untyped-call]
         return total @ self.projection
 
     @torch.no_grad()
     def gains(self, words: Tensor) -> Tensor:
-        """(D,), measured: one position at a time is moved a little, along a fixed direction per row."""
-        signs = 1 - 2 * (torch.arange(words.shape[0] * words.shape[2], device=words.device) * 2654435761 // 65536 % 2)
-        nudge = 1e-2 * signs.view(words.shape[0], words.shape[2]).to(words.dtype)
+        """(D,), measured: one position at a time is moved a little, the same way in every call."""
+        directions = torch.randn(words.shape[0], words.shape[2], generator=generator_for(0, "gains"))
+        nudge = 1e-2 * directions.to(words)
         before = self(words)
         gains = []
         for position in range(words.shape[1]):

@@ -17,7 +17,7 @@ from kdcode.evaluation import relative_error
 from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.composition import make_composition
 from kdcode.learning.learner import Best, GradientLearner
-from kdcode.learning.least_squares import solve_codewords
+from kdcode.learning.least_squares import solve_weights
 from kdcode.learning.progress import OnStep
 from kdcode.learning.starts import STARTS, random_start
 from kdcode.learning.target import Target, can_shift
@@ -54,7 +54,7 @@ def compress(
     target = Target.of(table, centred=can_shift(composition), device=device)
     best = _learn(target, options, table, on_step, checkpoint)
     composition.to(device).load_state_dict(best.weights)
-    solve_codewords(target, best.codes, composition)
+    solve_weights(target, best.codes, composition)
     if not target.error(best.codes, composition) < best.error:
         composition.load_state_dict(best.weights)
     target.restore(composition)

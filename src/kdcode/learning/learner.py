@@ -9,18 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kdcode.learning.assignment import FreeAssignment
 from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.composition import CompositionModule
 from kdcode.learning.progress import OnStep, StepReport
 from kdcode.learning.randomness import generator_for
 from kdcode.learning.row_optimizer import RowOptimizer
-from kdcode.learning.starts import Start
+from kdcode.learning.starts import Start, first_logits
 from kdcode.learning.straight_through import CHOICES, lookup
 from kdcode.learning.target import CHUNK_ROWS, Target
 from kdcode.learning.temperature import ConstantTemperature, DecayingTemperature, Temperature
 from kdcode.options import CompressOptions
 
+_OTHER_WEIGHTS_RATE = 0.02
+"""Rate of H, U and b relative to codewords: all rows share them, so small steps move every vector."""
 _REVIVE_UNTIL = 0.7
 """Share of the run in which unused codewords are revived; later ones would not settle."""
 
@@ -64,7 +65,7 @@ class GradientLearner:
         self._gains: Tensor | None = None
         self.logits: Tensor | None = None
         if learn_codes:
-            self.logits = _first_logits(start, options)
+            self.logits = first_logits(target, start, options.start, options.seed)
             self.row_optimizer = RowOptimizer(self.logits)
         self.weight_optimizer = torch.optim.Adam(weight_groups(self.composition), betas=(0.0, 0.999))
 
@@ -228,28 +229,10 @@ class GradientLearner:
         self.best = Best(best["error"], best["codes"].to(device), weights)
 
 
-import os
-
-R = eval(os.environ.get("R", "(0.1,0.1,0.1)"))
-
-
 def weight_groups(composition: CompositionModule) -> list[dict[str, Any]]:
-    """Parameter groups with rates relative to the codeword rate."""
+    """Parameter groups with rates relative to the codeword rate, which is meant for codewords of variance 1/D."""
     spread = float(composition.codebook.detach().square().mean().sqrt()) * composition.shape.code_length**0.5
-    rates = {"codebook": spread or 1.0, "projection": R[0], "recurrent": R[1], "bias": R[2]}
-    return [{"params": [value], "relative_rate": rates[name]} for name, value in composition.named_parameters()]
-
-
-def _first_logits(start: Start, options: CompressOptions) -> Tensor:
-    """Logits near zero for a random start; for a warm one, the codes found stand out by a margin."""
-    shape = start.composition.shape
-    device = start.codes.device
-    generator = generator_for(options.seed, "logits")
-    logits = (
-        FreeAssignment(len(start.codes), shape.code_length, shape.codebook_size, generator=generator)
-        .logits.detach()
-        .to(device)
-    )
-    if options.start == "warm":
-        logits.scatter_add_(2, start.codes[:, :, None], torch.full_like(logits[:, :, :1], 3.0))
-    return logits
+    return [
+        {"params": [value], "relative_rate": (spread or 1.0) if name == "codebook" else _OTHER_WEIGHTS_RATE}
+        for name, value in composition.named_parameters()
+    ]

@@ -1,4 +1,4 @@
-"""The best codewords for given codes, in closed form or nearly so."""
+"""The best weights for given codes: exactly for linear and product codes, by L-BFGS where there is no closed form."""
 
 from __future__ import annotations
 
@@ -9,18 +9,42 @@ from torch.nn import functional as F
 from kdcode.composition import spans
 from kdcode.learning.composition import CompositionModule, LinearComposition, ProductComposition
 from kdcode.learning.straight_through import flat_codes
-from kdcode.learning.target import Target
+from kdcode.learning.target import CHUNK_ROWS, Target
+
+_LBFGS_ITERATIONS = 30
 
 
-@torch.no_grad()
-def solve_codewords(target: Target, codes: Tensor, composition: CompositionModule) -> None:
-    """Improve the codewords of a linear or product composition for fixed (N, D) codes; others are left as they are."""
+def solve_weights(target: Target, codes: Tensor, composition: CompositionModule) -> None:
+    """Improve codewords and composition, in place, for fixed (N, D) codes."""
     if isinstance(composition, ProductComposition):
         _span_means(target, codes, composition)
     elif isinstance(composition, LinearComposition) and composition.projection is None:
-        composition.codebook.copy_(_conjugate_gradient(target.vectors, codes, composition.codebook))
+        with torch.no_grad():
+            composition.codebook.copy_(_conjugate_gradient(target.vectors, codes, composition.codebook.detach()))
+    else:
+        _lbfgs(target, codes, composition)
 
 
+def _lbfgs(target: Target, codes: Tensor, composition: CompositionModule) -> None:
+    """Full-batch quasi-Newton steps on all weights, gradients added up over chunks of rows."""
+    optimizer = torch.optim.LBFGS(
+        composition.parameters(), max_iter=_LBFGS_ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> float:
+        optimizer.zero_grad()
+        total = 0.0
+        for vectors, part in zip(target.vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), strict=True):
+            squared = (composition.compose(part) - vectors).square().sum() / target.vectors.numel()
+            squared.backward()
+            total += float(squared.detach())
+        return total
+
+    optimizer.step(loss)
+    optimizer.zero_grad()
+
+
+@torch.no_grad()
 def _span_means(target: Target, codes: Tensor, composition: ProductComposition) -> None:
     size = composition.shape.codebook_size
     for position, span in enumerate(spans(composition.shape.embedding_dim, composition.shape.code_length)):

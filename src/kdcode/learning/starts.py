@@ -12,10 +12,15 @@ from kdcode.composition import spans
 from kdcode.learning.composition import CompositionModule, LinearComposition, LSTMComposition, make_composition
 from kdcode.learning.kmeans import kmeans, nearest, residual_kmeans
 from kdcode.learning.randomness import generator_for
-from kdcode.learning.target import Target
+from kdcode.learning.straight_through import lookup, swap_costs
+from kdcode.learning.target import CHUNK_ROWS, Target
 
 _LSTM_SIGNAL = 0.1
 """Root mean square of codewords in an LSTM that starts as a linear composition; small, so that gates stay linear."""
+
+
+_WARM_SHARPNESS = 0.1
+_WARM_MARGIN = 0.1
 
 
 class Start(NamedTuple):
@@ -33,7 +38,8 @@ def random_start(target: Target, shape: CodeShape, seed: int) -> Start:
     composition = make_composition(shape, generator=generator)
     if isinstance(composition, LSTMComposition):
         words = torch.randn(composition.codebook.shape, generator=generator) * shape.code_length**-0.5
-        _linear_as_lstm(composition, words @ _random_basis(shape, generator))
+        mean = target.vectors.mean(dim=0).cpu() / shape.code_length  # an LSTM has no other place for the mean
+        _linear_as_lstm(composition, words @ _random_basis(shape, generator) + mean)
     return Start(codes, composition.to(device))
 
 
@@ -53,6 +59,31 @@ def warm_start(target: Target, shape: CodeShape, seed: int) -> Start:
 
 STARTS = {"random": random_start, "warm": warm_start}
 """The one table of starts; options name them by these keys."""
+
+
+def first_logits(target: Target, start: Start, name: str, seed: int) -> Tensor:
+    """(N, D, K) logits whose largest are the start's codes.
+
+    Near zero for a random start. For a warm one, a codeword's logit falls with what the loss would rise by if it were
+    put in the place of the one in use, by the same second-order model that `straight_through` uses.
+    """
+    shape, codes = start.composition.shape, start.codes
+    generator = generator_for(seed, "logits")
+    logits = torch.empty(len(codes), shape.code_length, shape.codebook_size).normal_(0, 0.01, generator=generator)
+    logits = logits.to(codes.device)
+    if name == "random":
+        return logits
+    gains: Tensor | None = None
+    for first in range(0, len(codes), CHUNK_ROWS):
+        rows = slice(first, first + CHUNK_ROWS)
+        words = lookup(codes[rows], start.composition.codebook.detach()).requires_grad_()
+        squared = (start.composition(words) - target.vectors[rows]).square().sum()
+        (slope,) = torch.autograd.grad(squared, words)
+        if gains is None:
+            gains = start.composition.gains(words.detach()[:256])
+        rise = swap_costs(slope, codes[rows], start.composition.codebook.detach(), gains)
+        logits[rows] = -_WARM_SHARPNESS * rise.clamp_min(0)
+    return logits.scatter_(2, codes[:, :, None], _WARM_MARGIN)
 
 
 @torch.no_grad()

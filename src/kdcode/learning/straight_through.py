@@ -22,7 +22,7 @@ class Chosen(NamedTuple):
 class Choice(Protocol):
     """A way to pick codewords; the arguments are those of `straight_through`."""
 
-    def __call__(
+    def __call__(  # noqa: D102
         self,
         logits: Tensor,
         codebook: Tensor,
@@ -46,7 +46,7 @@ class _StraightThroughLookup(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # noqa: D102
+    def forward(
         ctx: Any,  # noqa: ANN401
         logits: Tensor,
         codebook: Tensor,
@@ -60,13 +60,12 @@ class _StraightThroughLookup(torch.autograd.Function):
         return lookup(codes, codebook), codes
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401, D102
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         logits, codebook, codes, curvature = ctx.saved_tensors
         grad_words = grads[0]
         grad_logits = grad_codebook = None
         if ctx.needs_input_grad[0]:
-            # einsum("nje,jke->njk"), written as the batched product it is
-            grad_choice = torch.bmm(grad_words.transpose(0, 1), codebook.transpose(1, 2)).transpose(0, 1)
+            grad_choice = _slopes(grad_words, codebook)
             if curvature is not None:
                 grad_choice = grad_choice + _squared_distances(codes, codebook) * curvature[:, None]
             soft = torch.softmax(logits / ctx.temperature, dim=-1)
@@ -137,6 +136,25 @@ def gumbel(
 
 CHOICES: dict[str, Choice] = {"straight-through": straight_through, "soft": soft, "gumbel": gumbel}
 """The one table of choices; options name them by these keys."""
+
+
+def swap_costs(slope: Tensor, codes: Tensor, codebook: Tensor, curvature: Tensor) -> Tensor:
+    """(n, D, K) rise of a loss when one codeword takes the place of another, to second order.
+
+    Args:
+        slope: (n, D, e) gradient of the loss with respect to the codewords in use.
+        codes: (n, D) which those are.
+        codebook: (D, K, e).
+        curvature: (D,) second derivatives of the loss along codewords.
+    """
+    slopes = _slopes(slope, codebook)
+    rise = slopes - slopes.gather(2, codes[:, :, None])
+    return rise + _squared_distances(codes, codebook) * curvature[:, None]
+
+
+def _slopes(grad_words: Tensor, codebook: Tensor) -> Tensor:
+    """(n, D, K) gradients with respect to the choice: einsum("nje,jke->njk") as the batched product it is."""
+    return torch.bmm(grad_words.transpose(0, 1), codebook.transpose(1, 2)).transpose(0, 1)
 
 
 def _squared_distances(codes: Tensor, codebook: Tensor) -> Tensor:

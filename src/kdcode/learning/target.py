@@ -12,7 +12,6 @@ from kdcode.composition import spans
 from kdcode.learning.composition import (
     CompositionModule,
     LinearComposition,
-    LSTMComposition,
     ProductComposition,
 )
 from kdcode.table import VectorTable
@@ -71,10 +70,9 @@ class Target:
     @torch.no_grad()
     def restore(self, composition: CompositionModule) -> None:
         """Change a composition of standardised vectors, in place, into one of original vectors."""
-        if isinstance(composition, LSTMComposition):
-            composition.projection *= self.scale
-        elif isinstance(composition, LinearComposition) and composition.projection is not None:
-            composition.projection *= self.scale
+        projection = getattr(composition, "projection", None)
+        if projection is not None:
+            projection *= self.scale
         elif isinstance(composition, ProductComposition):
             composition.codebook *= self.scale
             for position, span in enumerate(spans(composition.shape.embedding_dim, composition.shape.code_length)):

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import torch
+
+from kdcode.learning.kmeans import kmeans, nearest, residual_kmeans
+
+
+def blobs(count=8, each=50, dim=5):
+    generator = torch.Generator().manual_seed(0)
+    centres = 20 * torch.randn(count, dim, generator=generator)
+    rows = centres.repeat_interleave(each, 0) + 0.1 * torch.randn(count * each, dim, generator=generator)
+    return centres, rows
+
+
+def test_separated_clusters_are_found():
+    centres, rows = blobs()
+    found = kmeans(rows, 8, torch.Generator().manual_seed(1))
+    distances = torch.cdist(centres, found).min(dim=1).values
+    assert float(distances.max()) < 0.2
+
+
+def test_more_centroids_than_rows_are_no_trouble():
+    rows = torch.tensor([[0.0], [1.0]])
+    found = kmeans(rows, 5, torch.Generator().manual_seed(0))
+    assert found.shape == (5, 1)
+    assert set(found.flatten().tolist()) == {0.0, 1.0}
+
+
+def test_nearest_agrees_with_all_distances_in_chunks(monkeypatch):
+    monkeypatch.setattr("kdcode.learning.kmeans._ASSIGN_FLOATS", 64)
+    _, rows = blobs()
+    centroids = rows[::37]
+    labels, squared = nearest(rows, centroids)
+    distances = torch.cdist(rows, centroids, compute_mode="donot_use_mm_for_euclid_dist")
+    torch.testing.assert_close(squared, distances.min(dim=1).values.square(), rtol=1e-3, atol=1e-2)
+    chosen = distances.gather(1, labels[:, None]).flatten()  # a tie may go either way
+    torch.testing.assert_close(chosen, distances.min(dim=1).values, rtol=1e-3, atol=1e-2)
+
+
+def test_large_tables_are_sampled_and_still_clustered(monkeypatch):
+    monkeypatch.setattr("kdcode.learning.kmeans._ROWS_PER_CENTROID", 10)
+    centres, rows = blobs(count=4, each=500)
+    found = kmeans(rows, 4, torch.Generator().manual_seed(3))
+    assert float(torch.cdist(centres, found).min(dim=1).values.max()) < 0.3
+
+
+def test_each_residual_level_lowers_the_error():
+    rows = torch.randn(600, 10, generator=torch.Generator().manual_seed(0))
+    codes, words = residual_kmeans(rows, 4, 8, torch.Generator().manual_seed(1))
+    assert codes.shape == (600, 4)
+    left, errors = rows.clone(), []
+    for level in range(4):
+        left = left - words[level][codes[:, level]]
+        errors.append(float(left.square().sum()))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.5 * errors[0]
