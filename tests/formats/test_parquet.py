@@ -114,6 +114,12 @@ def test_damaged_files(tmp_path):
         assert "not a usable Parquet file" in refusal(path)
 
 
+def test_column_names_that_are_not_utf8(tmp_path):
+    path = save(tmp_path / "a.parquet", {"word": ["a"], "v": [[1.0]]})
+    path.write_bytes(path.read_bytes().replace(b"word", b"\x87ord"))
+    assert "not a usable Parquet file" in refusal(path)
+
+
 def test_writes_columns_that_others_can_read(tmp_path):
     formats.write(VectorTable(["a b", "", "c\nd"], np.array(ROWS, dtype=np.float32)), tmp_path / "a.parquet")
     assert pq.read_table(tmp_path / "a.parquet").to_pydict() == {"symbol": ["a b", "", "c\nd"], "vector": ROWS}

@@ -39,7 +39,7 @@ def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> Vect
                 if symbol_column is not None:
                     _add_symbols(path, batch.column(symbol_column), done, places)
                 done += batch.num_rows
-    except (pyarrow.lib.ArrowException, OSError) as error:
+    except (pyarrow.lib.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FormatError(f"{path}: not a usable Parquet file: {error}") from None
     if vectors is None:
         raise FormatError(f"{path}: the file is empty, expected at least one row")
