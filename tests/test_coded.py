@@ -87,6 +87,12 @@ def test_tables_without_symbols():
         table["3"]
 
 
+def test_a_table_of_one_row():
+    table = CodedTable.from_codes(["only"], CODES[:1], CODEBOOK)
+    assert table["only"].tolist() == [51, 62]
+    assert len(CodedTable(table.symbols, table.packed, table.codebook, table.composition)) == 1
+
+
 def test_symbols_that_share_a_code(coded):
     assert coded.symbols_with_code([0]) == ["a", "c"]
     assert coded.symbols_with_code([0, 1]) == ["c"]

@@ -29,6 +29,11 @@ def test_by_hand():
     }
 
 
+def test_norm_error_is_the_mean_over_rows_that_are_not_zero():
+    found = evaluate(table([[2, 0], [0, 4], [0, 0]]), table([[3, 0], [0, 2], [7, 7]]))
+    assert found.norm_error == pytest.approx((1 / 2 + 2 / 4) / 2)
+
+
 def test_the_mean_alone_has_an_error_of_one():
     rows = np.random.default_rng(0).normal(size=(50, 4)) + 3
     assert relative_error(table(rows), table(np.tile(rows.mean(axis=0), (50, 1)))) == pytest.approx(1)
