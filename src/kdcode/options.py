@@ -43,12 +43,15 @@ class CompressOptions:
     curvature: float = _option(
         0.8, "Weight, at the end, of the loss's second-order term; 0 is the paper's Algorithm 1."
     )
-    epochs: int = _option(100, "Passes over the table.")
+    epochs: int | None = _option(
+        None, "Passes over the table; by default 100, and fewer (down to 20) above 20,000 rows."
+    )
     batch_size: int = _option(1000, "Rows per update.")
-    logit_rate: float = _option(0.1, "First learning rate of the code logits; falls to zero along a cosine.")
+    logit_rate: float = _option(0.05, "First learning rate of the code logits; falls to zero along a cosine.")
     codeword_rate: float = _option(
         0.05, "First learning rate of codewords and composition, in units of the table's spread."
     )
+    settle: int = _option(5, "Rounds of exact refits of codes and codewords at the end; 0 leaves what gradients found.")
     seed: int = _option(0, "Seed of everything random; the same seed gives the same codes.")
 
     def __post_init__(self) -> None:
@@ -58,8 +61,11 @@ class CompressOptions:
             if choices and value not in choices:
                 raise OptionError(f"{item.name} must be one of {', '.join(choices)}, got {value!r}")
         _within("codebook_size", self.codebook_size, 2, 1 << 16)
-        for name in ("code_length", "epochs", "batch_size"):
+        for name in ("code_length", "batch_size"):
             _within(name, getattr(self, name), 1, None)
+        if self.epochs is not None:
+            _within("epochs", self.epochs, 1, None)
+        _within("settle", self.settle, 0, None)
         _within("seed", self.seed, 0, (1 << 63) - 1)
         if self.codeword_dim is not None:
             _within("codeword_dim", self.codeword_dim, 1, None)
@@ -79,6 +85,10 @@ class CompressOptions:
             if name not in known:
                 raise OptionError(f"there is no option {name!r}; the options are {', '.join(known)}")
         return replace(self, **changes)
+
+    def epochs_for(self, num_embeddings: int) -> int:
+        """Passes over a table of N rows: what was asked for, or enough for the codes to settle."""
+        return self.epochs or min(100, max(20, 2_000_000 // num_embeddings))
 
     def as_dict(self) -> dict[str, Any]:
         """The options by name, as saved in a file's metadata."""

@@ -32,7 +32,7 @@ def test_standardised_rows_have_spread_one():
 def test_restoring_undoes_the_standardisation(shape):
     original = table(shape.embedding_dim)
     module = make_composition(shape)
-    target = Target.of(original, centred=can_shift(module))
+    target = Target.of(original, centred=can_shift(shape))
     codes = torch.randint(shape.codebook_size, (50, shape.code_length))
     error = target.error(codes, module)
     expected = module.compose(codes).detach() * target.scale + target.shift

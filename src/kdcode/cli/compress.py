@@ -18,6 +18,7 @@ from kdcode.errors import CheckpointError, StorageError
 if TYPE_CHECKING:
     from kdcode.budget import Sizes
     from kdcode.coded import CodedTable
+    from kdcode.learning import Checkpoint
     from kdcode.options import CompressOptions
     from kdcode.table import VectorTable
 
@@ -67,11 +68,12 @@ def command(
     if not quiet:
         heading = f"{len(table):,} x {table.embedding_dim:,} to K={options.codebook_size}, D={options.code_length}; "
         page.echo([heading + "promised:", *page.size_rows(promised, len(table), table.embedding_dim)], err=True)
-    coded, resumed_step = _learn(table, options, target, device=device, fresh=fresh, quiet=quiet)
+    coded, checkpoint = _learn(table, options, target, device=device, fresh=fresh, quiet=quiet)
     file_bytes = save(coded, target)
+    checkpoint.remove()
     if coded.sizes != promised:
         raise StorageError(f"{target}: holds {coded.sizes.as_dict()} where {promised.as_dict()} were promised")
-    result = _result(table, coded, target, resumed_step)
+    result = _result(table, coded, target, checkpoint.resumed_step)
     if as_json:
         page.print_json(result)
         return
@@ -89,8 +91,8 @@ def _learn(
     device: str,
     fresh: bool,
     quiet: bool,
-) -> tuple[CodedTable, int]:
-    """The codes, and the step that learning went on from."""
+) -> tuple[CodedTable, Checkpoint]:
+    """The codes, and the checkpoint that can go once they are saved."""
     from kdcode.learning import Checkpoint
 
     kept = Path(f"{target}.checkpoint")
@@ -98,7 +100,7 @@ def _learn(
         kept.unlink(missing_ok=True)
     checkpoint = Checkpoint(kept)
     try:
-        return learn(table, options, quiet=quiet, device=device, checkpoint=checkpoint), checkpoint.resumed_step
+        return learn(table, options, quiet=quiet, device=device, checkpoint=checkpoint), checkpoint
     except CheckpointError as error:
         raise CheckpointError(f"{error}; --fresh starts over") from error
     except KeyboardInterrupt:

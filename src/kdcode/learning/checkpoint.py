@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ _VERSION = 1
 class Checkpoint:
     """Where and how often a run saves itself.
 
-    A run that finds its own checkpoint goes on from it and ends as if it had never stopped. The file is removed when
-    learning ends well.
+    A run that finds its own checkpoint goes on from it and ends as if it had never stopped. Call `remove` when the
+    result is safe.
 
     Args:
         path: the file.
@@ -53,7 +52,7 @@ class Checkpoint:
         try:
             saved = torch.load(self.path, map_location="cpu", weights_only=True)
             good = isinstance(saved, dict) and saved.get("version") == _VERSION
-        except (RuntimeError, ValueError, EOFError, OSError, KeyError, pickle.UnpicklingError) as error:
+        except Exception as error:  # whatever torch makes of bytes that are no checkpoint
             raise CheckpointError(f"{self.path}: not a checkpoint: {error}; remove it to start afresh") from error
         if not good:
             raise CheckpointError(f"{self.path}: not a checkpoint of this kdcode; remove it to start afresh")
@@ -67,5 +66,5 @@ class Checkpoint:
         return state
 
     def remove(self) -> None:
-        """Delete the file: the run is over."""
+        """Delete the file: the result is saved."""
         self.path.unlink(missing_ok=True)

@@ -145,11 +145,11 @@ class LSTMComposition(CompositionModule):
         # The gates have no closed form for the variance of Σ h_j, so it is measured on random codes.
         draws = (1024, self.shape.code_length)
         codes = torch.randint(self.shape.codebook_size, draws, generator=generator, device=self.codebook.device)
-        self.projection /= self.compose(codes).std().clamp_min(1e-12)
+        self.projection.div_(self.compose(codes).std().clamp_min(1e-12))
 
     def forward(self, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors."""
-        total: Tensor = LstmScan.apply(words.float(), self.recurrent, self.bias)  # type: ignore[no-untyped-call]
+        total: Tensor = LstmScan.apply(words.float(), self.recurrent, self.bias)
         return total @ self.projection
 
     @torch.no_grad()

@@ -15,12 +15,9 @@ from kdcode.codebook import Codebook
 from kdcode.coded import CodedTable
 from kdcode.evaluation import relative_error
 from kdcode.learning.checkpoint import Checkpoint
-from kdcode.learning.composition import make_composition
-from kdcode.learning.learner import Best, GradientLearner
-from kdcode.learning.least_squares import solve_weights
+from kdcode.learning.learners import LEARNERS, total_steps
 from kdcode.learning.progress import OnStep
-from kdcode.learning.starts import STARTS, random_start
-from kdcode.learning.target import Target, can_shift
+from kdcode.learning.run import Run
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 
@@ -48,19 +45,13 @@ def compress(
         The coded table. Its relative squared error is in `provenance["relative_error"]`.
     """
     options = (options or CompressOptions()).changed(**changes)
-    shape = options.code_shape(len(table), table.embedding_dim)
+    options.code_shape(len(table), table.embedding_dim)  # refuses what cannot work before anything is done
     started = time.monotonic()
-    composition = make_composition(shape)
-    target = Target.of(table, centred=can_shift(composition), device=device)
-    best = _learn(target, options, table, on_step, checkpoint)
-    composition.to(device).load_state_dict(best.weights)
-    solve_weights(target, best.codes, composition)
-    if not target.error(best.codes, composition) < best.error:
-        composition.load_state_dict(best.weights)
+    run = Run(total_steps(len(table), options), _identity(table, options), on_step, checkpoint)
+    target, codes, composition = LEARNERS[options.learner](table, options, run, device)
     target.restore(composition)
     words, twin = composition.cpu().to_numpy()
-    codes = best.codes.cpu().numpy()
-    coded = CodedTable.from_codes(table.symbols, codes, Codebook.of(words, options.numbers), twin)
+    coded = CodedTable.from_codes(table.symbols, codes.cpu().numpy(), Codebook.of(words, options.numbers), twin)
     coded.provenance.update(
         learner=options.learner,
         options=options.as_dict(),
@@ -68,24 +59,12 @@ def compress(
         seconds=round(time.monotonic() - started, 1),
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
     )
-    if checkpoint is not None:
-        checkpoint.remove()
     return coded
 
 
-def _learn(
-    target: Target, options: CompressOptions, table: VectorTable, on_step: OnStep | None, checkpoint: Checkpoint | None
-) -> Best:
-    shape = options.code_shape(len(target), table.embedding_dim)
-    learn_codes = options.learner != "random"
-    start = (STARTS[options.start] if learn_codes else random_start)(target, shape, options.seed)
-    learner = GradientLearner(target, start, options, learn_codes=learn_codes)
-    return learner.run(_identity(target, options), on_step, checkpoint)
-
-
-def _identity(target: Target, options: CompressOptions) -> str:
+def _identity(table: VectorTable, options: CompressOptions) -> str:
     """A fingerprint of a run: its options and its vectors."""
-    digest = hashlib.sha256(json.dumps([__version__, options.as_dict(), list(target.vectors.shape)]).encode())
-    for part in target.vectors.split(65_536):
-        digest.update(part.cpu().numpy().tobytes())
+    digest = hashlib.sha256(json.dumps([__version__, options.as_dict(), len(table), table.embedding_dim]).encode())
+    for _, vectors in table.chunks():
+        digest.update(np.ascontiguousarray(vectors).tobytes())
     return digest.hexdigest()

@@ -8,7 +8,9 @@ from torch import Tensor
 _ROWS_PER_CENTROID = 256
 """More rows than this per centroid hardly move it; larger tables are sampled."""
 _ASSIGN_FLOATS = 1 << 24
-_ITERATIONS = 20
+_ITERATIONS = 15
+_SEED_ROWS_PER_CENTROID = 32
+"""Seeds are drawn one after another, each by a pass over the rows; this many rows are enough to draw from."""
 
 
 def kmeans(vectors: Tensor, count: int, generator: torch.Generator, iterations: int = _ITERATIONS) -> Tensor:
@@ -23,10 +25,8 @@ def kmeans(vectors: Tensor, count: int, generator: torch.Generator, iterations: 
     Returns:
         (K, d) centroids.
     """
-    if len(vectors) > count * _ROWS_PER_CENTROID:
-        picked = torch.randperm(len(vectors), generator=generator)[: count * _ROWS_PER_CENTROID]
-        vectors = vectors[picked.to(vectors.device)]
-    centroids = _seeds(vectors, count, generator)
+    vectors = _sample(vectors, count * _ROWS_PER_CENTROID, generator)
+    centroids = _seeds(_sample(vectors, count * _SEED_ROWS_PER_CENTROID, generator), count, generator)
     before: Tensor | None = None
     for _ in range(iterations):
         labels, distances = nearest(vectors, centroids)
@@ -70,6 +70,12 @@ def residual_kmeans(
         codes.append(labels)
         books.append(centroids)
     return torch.stack(codes, dim=1), torch.stack(books)
+
+
+def _sample(vectors: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    if len(vectors) <= most:
+        return vectors
+    return vectors[torch.randperm(len(vectors), generator=generator)[:most].to(vectors.device)]
 
 
 def _seeds(vectors: Tensor, count: int, generator: torch.Generator) -> Tensor:

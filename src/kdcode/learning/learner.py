@@ -9,19 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kdcode.learning.checkpoint import Checkpoint
-from kdcode.learning.composition import CompositionModule
-from kdcode.learning.progress import OnStep, StepReport
+from kdcode.learning.progress import StepReport
 from kdcode.learning.randomness import generator_for
 from kdcode.learning.row_optimizer import RowOptimizer
+from kdcode.learning.run import Run
 from kdcode.learning.starts import Start, first_logits
 from kdcode.learning.straight_through import CHOICES, lookup
 from kdcode.learning.target import CHUNK_ROWS, Target
 from kdcode.learning.temperature import ConstantTemperature, DecayingTemperature, Temperature
 from kdcode.options import CompressOptions
 
-_OTHER_WEIGHTS_RATE = 0.02
+_OTHER_WEIGHTS_RATE = 0.2
 """Rate of H, U and b relative to codewords: all rows share them, so small steps move every vector."""
+_SETTLED_WEIGHTS_RATE = 0.5
+"""The same from a settled start, where codes hold still and the composition is what there is to learn."""
 _REVIVE_UNTIL = 0.7
 """Share of the run in which unused codewords are revived; later ones would not settle."""
 
@@ -48,13 +49,14 @@ class GradientLearner:
     def __init__(self, target: Target, start: Start, options: CompressOptions, *, learn_codes: bool) -> None:
         self.target = target
         self.options = options
+        self.settled = start.settled
         self.composition = start.composition
         self.codes = start.codes.clone()
         self.unused = 0
         self.step = 0
         self.epoch_loss = 0.0
         self.steps_per_epoch = -(-len(target) // options.batch_size)
-        self.total_steps = self.steps_per_epoch * options.epochs
+        self.total_steps = self.steps_per_epoch * options.epochs_for(len(target))
         self.best = self._solution()
         self.choose = CHOICES[options.choice]
         self.temperature: Temperature = ConstantTemperature(options.temperature)
@@ -67,27 +69,18 @@ class GradientLearner:
         if learn_codes:
             self.logits = first_logits(target, start, options.start, options.seed)
             self.row_optimizer = RowOptimizer(self.logits)
-        self.weight_optimizer = torch.optim.Adam(weight_groups(self.composition), betas=(0.0, 0.999))
+        self.weight_optimizer = torch.optim.Adam(weight_groups(start), betas=(0.0, 0.999))
 
-    def run(self, identity: str, on_step: OnStep | None = None, checkpoint: Checkpoint | None = None) -> Best:
-        """Learn to the end, from the checkpoint of the same identity where there is one."""
-        if checkpoint is not None:
-            state = checkpoint.load(identity)
-            if state is not None:
-                self.load_state(state)
+    def run(self, run: Run, stage: int = 0) -> Best:
+        """Learn to the end, from the run's checkpoint where it was written in this stage."""
+        state = run.begin(stage)
+        if state is not None:
+            self.load_state(state)
         while self.step < self.total_steps:
             report = self._update()
             if self.step % self.steps_per_epoch == 0:
                 self._end_epoch()
-            if checkpoint is not None and checkpoint.due() and self.step < self.total_steps:
-                checkpoint.save(identity, self.state())
-            if on_step is not None:
-                try:
-                    on_step(report)
-                except BaseException:
-                    if checkpoint is not None and self.step < self.total_steps:
-                        checkpoint.save(identity, self.state())
-                    raise
+            run.after_step(report, self.state)
         return self.best
 
     def _update(self) -> StepReport:
@@ -133,9 +126,10 @@ class GradientLearner:
     def _curvature(self, rows: Tensor, count: int) -> Tensor | None:
         """(D,) second derivatives of the mean squared error, phased in over the run; see `straight_through`.
 
-        At first codes may jump, and find their way; in the end they only move where the loss really falls.
+        At first codes may jump, and find their way; in the end they only move where the loss really falls. From a
+        settled start there is no way to find, and the term is there in full throughout.
         """
-        strength = self.options.curvature * self.step / self.total_steps
+        strength = 1.0 if self.settled else self.options.curvature * self.step / self.total_steps
         if strength == 0:
             return None
         if self._gains is None or self.step % self.steps_per_epoch == 0:
@@ -229,10 +223,12 @@ class GradientLearner:
         self.best = Best(best["error"], best["codes"].to(device), weights)
 
 
-def weight_groups(composition: CompositionModule) -> list[dict[str, Any]]:
+def weight_groups(start: Start) -> list[dict[str, Any]]:
     """Parameter groups with rates relative to the codeword rate, which is meant for codewords of variance 1/D."""
+    composition = start.composition
+    other = _SETTLED_WEIGHTS_RATE if start.settled else _OTHER_WEIGHTS_RATE
     spread = float(composition.codebook.detach().square().mean().sqrt()) * composition.shape.code_length**0.5
     return [
-        {"params": [value], "relative_rate": (spread or 1.0) if name == "codebook" else _OTHER_WEIGHTS_RATE}
+        {"params": [value], "relative_rate": (spread or 1.0) if name == "codebook" else other}
         for name, value in composition.named_parameters()
     ]

@@ -11,7 +11,7 @@ from kdcode.learning.composition import CompositionModule, LinearComposition, Pr
 from kdcode.learning.straight_through import flat_codes
 from kdcode.learning.target import CHUNK_ROWS, Target
 
-_LBFGS_ITERATIONS = 30
+_LBFGS_ITERATIONS = 15
 
 
 def solve_weights(target: Target, codes: Tensor, composition: CompositionModule) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -24,10 +25,14 @@ _WARM_MARGIN = 0.1
 
 
 class Start(NamedTuple):
-    """(N, D) codes and a composition for them, in standardised units."""
+    """(N, D) codes and a composition for them, in standardised units.
+
+    `settled` codes are good ones already: learning goes on from them gently.
+    """
 
     codes: Tensor
     composition: CompositionModule
+    settled: bool = False
 
 
 def random_start(target: Target, shape: CodeShape, seed: int) -> Start:
@@ -57,6 +62,14 @@ def warm_start(target: Target, shape: CodeShape, seed: int) -> Start:
     return Start(codes, composition)
 
 
+def lstm_start(codes: Tensor, words: Tensor, shape: CodeShape, seed: int) -> Start:
+    """An LSTM that composes nearly what the sums of (D, K, d) codewords do, for learned (N, D) codes."""
+    composition = make_composition(shape, generator=generator_for(seed, "lstm")).to(words.device)
+    if isinstance(composition, LSTMComposition):
+        _linear_as_lstm(composition, words)
+    return Start(codes, composition, settled=True)
+
+
 STARTS = {"random": random_start, "warm": warm_start}
 """The one table of starts; options name them by these keys."""
 
@@ -71,7 +84,7 @@ def first_logits(target: Target, start: Start, name: str, seed: int) -> Tensor:
     generator = generator_for(seed, "logits")
     logits = torch.empty(len(codes), shape.code_length, shape.codebook_size).normal_(0, 0.01, generator=generator)
     logits = logits.to(codes.device)
-    if name == "random":
+    if name == "random" and not start.settled:
         return logits
     gains: Tensor | None = None
     for first in range(0, len(codes), CHUNK_ROWS):
@@ -125,7 +138,7 @@ def _linear_as_lstm(composition: LSTMComposition, words: Tensor) -> None:
     shrink = _LSTM_SIGNAL / short.square().mean().sqrt().clamp_min(1e-12)
     composition.codebook.copy_(short * shrink)
     composition.projection.copy_(basis / shrink)
-    composition.recurrent *= 0.01
+    composition.recurrent.mul_(0.01)
     composition.bias.zero_()
 
 
@@ -145,4 +158,4 @@ def _random_basis(shape: CodeShape, generator: torch.Generator) -> Tensor:
     """(e, d) of variance 1/e, or the identity where e = d."""
     if shape.codeword_dim == shape.embedding_dim:
         return torch.eye(shape.embedding_dim)
-    return torch.randn(shape.codeword_dim, shape.embedding_dim, generator=generator) * shape.codeword_dim**-0.5
+    return torch.randn(shape.codeword_dim, shape.embedding_dim, generator=generator) / math.sqrt(shape.codeword_dim)

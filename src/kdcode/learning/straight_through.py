@@ -95,7 +95,7 @@ def straight_through(
         generator: not used; this choice is not random.
         curvature: (D,) second derivatives of the loss along codewords, or None for the paper's Algorithm 1.
     """
-    words, codes = _StraightThroughLookup.apply(logits, codebook, temperature, curvature)  # type: ignore[no-untyped-call]
+    words, codes = _StraightThroughLookup.apply(logits, codebook, temperature, curvature)
     return Chosen(words, codes)
 
 

@@ -8,12 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kdcode.budget import CodeShape
 from kdcode.composition import spans
-from kdcode.learning.composition import (
-    CompositionModule,
-    LinearComposition,
-    ProductComposition,
-)
+from kdcode.learning.composition import CompositionModule, ProductComposition
 from kdcode.table import VectorTable
 
 CHUNK_ROWS = 8192
@@ -45,7 +42,7 @@ class Target:
             vectors[start : start + len(chunk)] = torch.from_numpy(np.ascontiguousarray(chunk))
             start += len(chunk)
         mean = vectors.mean(dim=0, dtype=torch.float64)
-        squared = sum(float((part.double() - mean).square().sum()) for part in vectors.split(CHUNK_ROWS))
+        squared = sum([float((part.double() - mean).square().sum()) for part in vectors.split(CHUNK_ROWS)])
         scale = (squared / vectors.numel()) ** 0.5 or 1.0
         shift = mean.float() if centred else torch.zeros_like(mean, dtype=torch.float32)
         vectors.sub_(shift).div_(scale)
@@ -72,18 +69,17 @@ class Target:
         """Change a composition of standardised vectors, in place, into one of original vectors."""
         projection = getattr(composition, "projection", None)
         if projection is not None:
-            projection *= self.scale
+            projection.mul_(self.scale)
         elif isinstance(composition, ProductComposition):
-            composition.codebook *= self.scale
+            composition.codebook.mul_(self.scale)
             for position, span in enumerate(spans(composition.shape.embedding_dim, composition.shape.code_length)):
                 composition.codebook[position, :, : span.stop - span.start] += self.shift[span]
         else:
-            composition.codebook *= self.scale
-            composition.codebook += self.shift / composition.shape.code_length
+            composition.codebook.mul_(self.scale).add_(self.shift / composition.shape.code_length)
 
 
-def can_shift(composition: CompositionModule) -> bool:
-    """Whether a constant vector can be moved into the codewords."""
-    if isinstance(composition, LinearComposition):
-        return composition.projection is None
-    return isinstance(composition, ProductComposition)
+def can_shift(shape: CodeShape) -> bool:
+    """Whether a composition can give a constant vector back: by moving it into its codewords."""
+    return shape.composition == "product" or (
+        shape.composition == "linear" and shape.codeword_dim == shape.embedding_dim
+    )

@@ -25,9 +25,11 @@ def once_per_id(ids: Tensor, vectors_of: Callable[[Tensor], Tensor]) -> Tensor:
     flat = ids.reshape(-1)
     if torch.compiler.is_compiling():
         # How many ids are distinct depends on the data; inside a compiled graph every id is composed instead.
-        return vectors_of(flat).unflatten(0, ids.shape) if ids.dim() != 1 else vectors_of(flat)
-    distinct, place = torch.unique(flat, return_inverse=True)
-    return vectors_of(distinct)[place].reshape(*ids.shape, -1)
+        vectors = vectors_of(flat)
+    else:
+        distinct, place = torch.unique(flat, return_inverse=True)
+        vectors = vectors_of(distinct)[place]
+    return vectors.reshape(*ids.shape, vectors.shape[-1])
 
 
 def checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:

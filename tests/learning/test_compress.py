@@ -1,0 +1,207 @@
+"""Learning from end to end: planted codes, promises, determinism, and runs that are killed and go on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import kdcode
+from kdcode.data import glove_50d
+from kdcode.errors import CheckpointError, OptionError, TableError
+from kdcode.learning import Checkpoint
+from kdcode.options import COMPOSITION_NAMES, CompressOptions, promised_sizes
+
+QUICK = CompressOptions(codebook_size=8, code_length=4, epochs=12, batch_size=100, start="random", settle=2)
+
+
+def planted(length, size, dim, scale, rows=600, seed=0):
+    """A table whose rows are exactly sums of codewords."""
+    random = np.random.default_rng(seed)
+    words = random.normal(size=(length, size, dim)) * np.array(scale)[:, None, None]
+    codes = random.integers(0, size, size=(rows, length))
+    return kdcode.VectorTable(None, sum(words[j][codes[:, j]] for j in range(length)))
+
+
+def small_table(rows=400):
+    return glove_50d().head(rows)
+
+
+@pytest.mark.parametrize(
+    ("start", "table", "size"),
+    [
+        ("random", planted(1, 12, 8, [1]), 12),
+        ("warm", planted(1, 12, 8, [1]), 12),
+        ("random", planted(2, 6, 16, [1, 1]), 12),  # redundant codes, as the paper has them: K^D >> distinct rows
+        ("warm", planted(2, 8, 16, [4, 2]), 16),
+    ],
+)
+def test_planted_codes_are_found_again(start, table, size):
+    length = 1 if size == 12 and table.embedding_dim == 8 else 2
+    options = QUICK.changed(codebook_size=size, code_length=length, epochs=60, start=start, numbers="float32", settle=5)
+    coded = kdcode.compress(table, options)
+    assert kdcode.evaluate(table, coded).relative_error < 1e-6
+    # rows with equal vectors, and no others, have equal codes
+    _, vector_groups = np.unique(np.round(table.matrix, 4), axis=0, return_inverse=True)
+    _, code_groups = np.unique(coded.codes, axis=0, return_inverse=True)
+    assert len({*zip(vector_groups, code_groups, strict=True)}) == len(np.unique(code_groups))
+
+
+@pytest.mark.parametrize("composition", COMPOSITION_NAMES)
+@pytest.mark.parametrize("learner", ["straight-through", "random"])
+def test_every_learner_and_composition_keeps_its_promise_of_size(composition, learner, tmp_path):
+    table = small_table()
+    options = QUICK.changed(composition=composition, learner=learner, numbers="float16")
+    promised = promised_sizes(table, options)
+    coded = kdcode.compress(table, options)
+    assert coded.sizes == promised
+    assert kdcode.save(coded, tmp_path / "t.kdc") - promised.total <= 4096
+    error = kdcode.evaluate(table, kdcode.load(tmp_path / "t.kdc")).relative_error
+    assert error == pytest.approx(coded.provenance["relative_error"], abs=1e-5)
+    assert error < (1.0 if learner == "random" else 0.7)
+
+
+def test_learned_codes_beat_random_ones_and_the_lstm_is_no_worse_than_linear():
+    table = small_table()
+    errors = {
+        name: kdcode.compress(table, QUICK.changed(**changes), epochs=30).provenance["relative_error"]
+        for name, changes in {
+            "random": {"learner": "random"},
+            "linear": {},
+            "lstm": {"composition": "lstm"},
+            "product": {"composition": "product"},
+        }.items()
+    }
+    assert errors["linear"] < 0.7 * errors["random"]
+    assert errors["linear"] < errors["product"]
+    assert errors["lstm"] <= errors["linear"]
+
+
+def test_codewords_shorter_than_vectors_are_projected():
+    coded = kdcode.compress(small_table(), QUICK, codebook_size=16, codeword_dim=10)
+    assert coded.codebook.codeword_dim == 10
+    assert coded.embedding_dim == 50
+    assert coded.provenance["relative_error"] < 0.8
+
+
+def test_a_seed_gives_the_same_codes_and_another_seed_others():
+    first, again, other = (kdcode.compress(small_table(), QUICK, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(first.codes, again.codes)
+    assert np.array_equal(first.codebook.stored, again.codebook.stored)
+    assert not np.array_equal(first.codes, other.codes)
+
+
+def test_global_generators_are_left_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    np.random.seed(5)
+    kdcode.compress(small_table(100), QUICK, epochs=1)
+    assert torch.equal(torch.rand(3), expected)
+    assert np.random.random() == np.random.RandomState(5).random_sample()
+
+
+def test_reports_tell_the_whole_run():
+    reports = []
+    kdcode.compress(small_table(), QUICK, temperature_decay=0.5, on_step=reports.append)
+    assert [report.step for report in reports] == list(range(1, 12 * 4 + 2 + 1))
+    assert {report.total_steps for report in reports} == {50}
+    assert reports[-1].loss < reports[0].loss
+    assert 0 < reports[0].codes_changed <= 1
+    assert reports[0].temperature == 1
+    assert reports[47].temperature == pytest.approx(1 / (1 + 0.5 * 11))
+
+
+@pytest.mark.parametrize("choice", ["soft", "gumbel"])
+def test_the_other_choices_learn_too(choice):
+    coded = kdcode.compress(small_table(), QUICK, choice=choice, temperature_decay=0.2, epochs=30, settle=0)
+    assert coded.provenance["relative_error"] < 0.9
+
+
+def test_more_codewords_than_rows_are_no_trouble():
+    table = small_table(20)
+    coded = kdcode.compress(table, QUICK, codebook_size=64, start="warm")
+    assert coded.provenance["relative_error"] < 0.05
+
+
+def test_one_row_and_equal_rows():
+    one = kdcode.compress(kdcode.VectorTable(["only"], [[1.0, 2.0]]), QUICK, code_length=1, numbers="float32")
+    np.testing.assert_allclose(one["only"], [1, 2], rtol=1e-5)
+    same = kdcode.compress(kdcode.VectorTable(None, np.ones((30, 3))), QUICK, numbers="float32")
+    np.testing.assert_allclose(same.decode(7), [1, 1, 1], rtol=1e-5)
+
+
+class KilledError(Exception):
+    """Stands for whatever ends a run."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [({}, (1, 23, 48, 49)), ({"start": "warm"}, (10,)), ({"composition": "lstm"}, (20, 49, 53, 59))],
+    ids=["linear", "warm", "lstm"],
+)
+def test_a_killed_run_goes_on_and_ends_the_same(changes, steps, tmp_path):
+    options = QUICK.changed(**changes)
+    whole = kdcode.compress(small_table(), options)
+    for step in steps:
+
+        def die(report, step=step):
+            if report.step == step:
+                raise KilledError
+
+        path = tmp_path / f"{step}.checkpoint"
+        with pytest.raises(KilledError):
+            kdcode.compress(small_table(), options, on_step=die, checkpoint=Checkpoint(path))
+        checkpoint, reports = Checkpoint(path), []
+        resumed = kdcode.compress(small_table(), options, checkpoint=checkpoint, on_step=reports.append)
+        assert checkpoint.resumed_step == step
+        assert reports[0].step == step + 1
+        assert np.array_equal(resumed.codes, whole.codes), step
+        assert np.array_equal(resumed.codebook.stored, whole.codebook.stored), step
+        checkpoint.remove()
+        assert not path.exists()
+
+
+def test_checkpoints_are_written_as_often_as_asked(tmp_path):
+    path = tmp_path / "c"
+    steps = []
+
+    def look(report):
+        steps.append(torch.load(path, weights_only=True)["state"]["step"] if path.exists() else 0)
+
+    kdcode.compress(small_table(100), QUICK, epochs=3, checkpoint=Checkpoint(path, every_seconds=0), on_step=look)
+    assert steps == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("content", [b"", b"something else", b"PK\x03\x04" + bytes(100)])
+def test_what_is_no_checkpoint_is_refused(content, tmp_path):
+    path = tmp_path / "c"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        kdcode.compress(small_table(50), QUICK, checkpoint=Checkpoint(path))
+    assert path.read_bytes() == content
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    path = tmp_path / "c"
+    kdcode.compress(small_table(100), QUICK, checkpoint=Checkpoint(path, every_seconds=0))
+    for other in (QUICK.changed(seed=9), QUICK.changed(epochs=13)):
+        with pytest.raises(CheckpointError, match="another table or other options"):
+            kdcode.compress(small_table(100), other, checkpoint=Checkpoint(path))
+    with pytest.raises(CheckpointError, match="another table"):
+        kdcode.compress(small_table(101), QUICK, checkpoint=Checkpoint(path))
+
+
+def test_unknown_options_are_refused_by_name():
+    with pytest.raises(OptionError, match="'codebooks'"):
+        kdcode.compress(small_table(10), codebooks=3)
+
+
+def test_a_product_code_longer_than_the_vectors_is_refused_before_work():
+    with pytest.raises(OptionError, match="product code of length 51"):
+        kdcode.compress(small_table(10), composition="product", code_length=51)
+
+
+def test_tables_are_checked_first():
+    with pytest.raises(TableError):
+        kdcode.compress(kdcode.VectorTable(["a", "a"], np.ones((2, 2))))
