@@ -12,9 +12,7 @@ what it saw last.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import platform
 import random
 import resource
 import statistics
@@ -24,14 +22,14 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import marisa_trie
 import numpy as np
+from result_file import write_result
 
-from kdcode import __version__, bitpack
+from kdcode import bitpack
 from kdcode.symbols import StoredSymbols
 
 RESULTS = Path(__file__).parent / "results" / "symbol_index.json"
@@ -227,21 +225,8 @@ def main() -> None:
     for kind, symbols in (("real words", real), ("pairs of words", joined_pairs(real, made_count))):
         asked = random.Random(2).choices(symbols, k=lookups)
         records += [measure(name, symbols, kind, asked, repeats) for name in INDEXES]
-    result = {
-        "benchmark": "symbol_index",
-        "date": datetime.date.today().isoformat(),
-        "settings": {"lookups": lookups, "repeats": repeats, "drawn": "uniformly", "seed": 2},
-        "versions": {
-            "kdcode": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "marisa-trie": version("marisa-trie"),
-            "zlib": zlib.ZLIB_RUNTIME_VERSION,
-        },
-        "machine": platform.machine(),
-        "records": records,
-    }
-    arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    settings = {"lookups": lookups, "repeats": repeats, "drawn": "uniformly", "seed": 2}
+    write_result(arguments.output, settings, records, ("numpy", "marisa-trie"), zlib=zlib.ZLIB_RUNTIME_VERSION)
     print(table(records))
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# Tests and the commands they start run side by side: threads that wait must not keep a core busy.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 try:
     import torch
 except ImportError:  # the serving half is tested without it as well

@@ -32,7 +32,7 @@ _HOME = {
     "verify": "kdcode.storage",
     "write": "kdcode.formats",
 }
-_ROOMS = ("errors", "formats", "learning", "nn", "evaluation")
+_ROOMS = ("data", "errors", "evaluation", "formats", "learning", "nn")
 
 __all__ = [
     "CodedTable",

@@ -6,15 +6,17 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from kdcode.budget import NUMBER_BYTES, CodeShape, Sizes
+from kdcode.composition import COMPOSITIONS
 from kdcode.errors import OptionError
 from kdcode.symbols import StoredSymbols
 from kdcode.table import RowNumbers, VectorTable
 
-COMPOSITION_NAMES = ("linear", "lstm", "product")
+COMPOSITION_NAMES = tuple(COMPOSITIONS)
 LEARNER_NAMES = ("straight-through", "random")
 START_NAMES = ("warm", "random")
 CHOICE_NAMES = ("straight-through", "soft", "gumbel")
 CLOCK_NAMES = ("update", "epoch")
+LSTM_BEGINNINGS = ("linear", "start")
 
 
 def _option(default: Any, text: str, **extra: Any) -> Any:  # noqa: ANN401 - a dataclass field of any type
@@ -36,6 +38,11 @@ class CompressOptions:
     start: str = _option(
         "warm", "Where learning starts: residual k-means, or at random as in the paper.", choices=START_NAMES
     )
+    lstm_from: str = _option(
+        "linear",
+        "What an LSTM is learned from: linear codes, or the start itself as in the paper.",
+        choices=LSTM_BEGINNINGS,
+    )
     choice: str = _option("straight-through", "How a codeword is picked while learning.", choices=CHOICE_NAMES)
     temperature: float = _option(1.0, "T0 of the tempering softmax.")
     temperature_decay: float = _option(0.0, "T = T0 / (1 + decay · t); 0 keeps T constant.")
@@ -44,7 +51,7 @@ class CompressOptions:
         0.8, "Weight, at the end, of the loss's second-order term; 0 is the paper's Algorithm 1."
     )
     epochs: int | None = _option(
-        None, "Passes over the table; by default 100, and fewer (down to 20) above 20,000 rows."
+        None, "Passes over the table; by default 100, and fewer (down to 40) above 20,000 rows."
     )
     batch_size: int = _option(1000, "Rows per update.")
     logit_rate: float = _option(0.05, "First learning rate of the code logits; falls to zero along a cosine.")
@@ -88,7 +95,7 @@ class CompressOptions:
 
     def epochs_for(self, num_embeddings: int) -> int:
         """Passes over a table of N rows: what was asked for, or enough for the codes to settle."""
-        return self.epochs or min(100, max(20, 2_000_000 // num_embeddings))
+        return self.epochs or min(100, max(40, 2_000_000 // num_embeddings))
 
     def as_dict(self) -> dict[str, Any]:
         """The options by name, as saved in a file's metadata."""

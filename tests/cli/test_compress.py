@@ -95,7 +95,7 @@ def test_force_replaces(run, words, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "code"),
     [
-        (("-K", "1"), 1),
+        (("-K", "1"), 2),
         (("--epochs", "0"), 1),
         (("--composition", "sum"), 2),
         (("--device", "toaster"), 1),

@@ -114,8 +114,10 @@ def test_reports_tell_the_whole_run():
 
 @pytest.mark.parametrize("choice", ["soft", "gumbel"])
 def test_the_other_choices_learn_too(choice):
-    coded = kdcode.compress(small_table(), QUICK, choice=choice, temperature_decay=0.2, epochs=30, settle=0)
-    assert coded.provenance["relative_error"] < 0.9
+    coded = kdcode.compress(
+        small_table(), QUICK, choice=choice, temperature_decay=0.2, epochs=60, logit_rate=0.3, settle=0
+    )
+    assert coded.provenance["relative_error"] < 0.7
 
 
 def test_more_codewords_than_rows_are_no_trouble():
@@ -131,14 +133,42 @@ def test_one_row_and_equal_rows():
     np.testing.assert_allclose(same.decode(7), [1, 1, 1], rtol=1e-5)
 
 
+def test_settle_0_leaves_what_gradients_found(monkeypatch):
+    called = []
+    monkeypatch.setattr("kdcode.learning.learners.solve_weights", lambda *_: called.append("solve"))
+    monkeypatch.setattr("kdcode.learning.learners.settle_codes", lambda *_: called.append("settle"))
+    kdcode.compress(small_table(100), QUICK, settle=0)
+    assert called == []
+
+
+def test_curvature_0_is_algorithm_1_in_every_stage(monkeypatch):
+    import kdcode.learning.straight_through as module
+
+    original, seen = module.CHOICES["straight-through"], []
+
+    def spy(*args, curvature, **more):
+        seen.append(curvature)
+        return original(*args, curvature=curvature, **more)
+
+    monkeypatch.setitem(module.CHOICES, "straight-through", spy)
+    kdcode.compress(small_table(100), QUICK, composition="lstm", curvature=0.0, epochs=5)
+    assert seen
+    assert all(value is None for value in seen)
+
+
 class KilledError(Exception):
     """Stands for whatever ends a run."""
 
 
 @pytest.mark.parametrize(
     ("changes", "steps"),
-    [({}, (1, 23, 48, 49)), ({"start": "warm"}, (10,)), ({"composition": "lstm"}, (20, 49, 53, 59))],
-    ids=["linear", "warm", "lstm"],
+    [
+        ({}, (1, 23, 48, 49)),
+        ({"start": "warm"}, (10,)),
+        ({"composition": "lstm"}, (20, 49, 53, 59)),
+        ({"composition": "lstm", "lstm_from": "start", "settle": 0}, (30,)),
+    ],
+    ids=["linear", "warm", "lstm", "lstm from the start"],
 )
 def test_a_killed_run_goes_on_and_ends_the_same(changes, steps, tmp_path):
     options = QUICK.changed(**changes)

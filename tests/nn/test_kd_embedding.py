@@ -167,6 +167,15 @@ def test_from_pretrained_is_near_the_table():
     assert torch.equal(module.weight[3], torch.zeros(4))
 
 
+@pytest.mark.parametrize("composition", COMPOSITION_NAMES)
+def test_a_layer_becomes_a_table_and_a_layer_again(composition):
+    module = layer(composition)
+    coded = module.to_coded([f"s{row}" for row in range(N)], "float32")
+    torch.testing.assert_close(torch.from_numpy(coded.decode(range(N))), module.weight.detach(), rtol=1e-5, atol=1e-5)
+    assert coded.symbols[3] == "s3"
+    assert torch.equal(KDEmbedding.from_coded(coded).codes, module.codes)
+
+
 def test_parts_of_ones_own():
     shape = CompressOptions(8, 3, codeword_dim=2).code_shape(N, DIM)
     module = KDEmbedding(N, DIM, composition=LinearComposition(shape))

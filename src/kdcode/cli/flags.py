@@ -10,6 +10,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import click
 
+from kdcode.errors import OptionError
+
 Options = TypeVar("Options")
 
 _SHORT = {"codebook_size": "-K", "code_length": "-D"}
@@ -57,8 +59,18 @@ def flags_for(options: type[Any]) -> list[click.Option]:
 
 
 def take(options: type[Options], values: dict[str, Any]) -> Options:
-    """Remove a dataclass's fields from the values that click parsed, and build it of them."""
-    return options(**{item.name: values.pop(item.name) for item in fields(options)})  # type: ignore[arg-type]
+    """Remove a dataclass's fields from the values that click parsed, and build it of them.
+
+    Raises:
+        click.UsageError: a value is refused; the message names the flag.
+    """
+    items = fields(options)  # type: ignore[arg-type]
+    try:
+        return options(**{item.name: values.pop(item.name) for item in items})
+    except OptionError as error:
+        message = str(error)
+        named = next((item for item in items if message.startswith(item.name)), None)
+        raise click.UsageError(message.replace(named.name, _dashed(named), 1) if named else message) from error
 
 
 def given(options: object) -> list[str]:

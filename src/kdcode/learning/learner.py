@@ -19,7 +19,7 @@ from kdcode.learning.target import CHUNK_ROWS, Target
 from kdcode.learning.temperature import ConstantTemperature, DecayingTemperature, Temperature
 from kdcode.options import CompressOptions
 
-_OTHER_WEIGHTS_RATE = 0.2
+_OTHER_WEIGHTS_RATE = {"linear": 0.2, "lstm": 0.02, "product": 0.0}
 """Rate of H, U and b relative to codewords: all rows share them, so small steps move every vector."""
 _SETTLED_WEIGHTS_RATE = 0.5
 """The same from a settled start, where codes hold still and the composition is what there is to learn."""
@@ -129,7 +129,8 @@ class GradientLearner:
         At first codes may jump, and find their way; in the end they only move where the loss really falls. From a
         settled start there is no way to find, and the term is there in full throughout.
         """
-        strength = 1.0 if self.settled else self.options.curvature * self.step / self.total_steps
+        phase = 1.0 if self.settled else self.step / self.total_steps
+        strength = self.options.curvature * phase
         if strength == 0:
             return None
         if self._gains is None or self.step % self.steps_per_epoch == 0:
@@ -226,7 +227,7 @@ class GradientLearner:
 def weight_groups(start: Start) -> list[dict[str, Any]]:
     """Parameter groups with rates relative to the codeword rate, which is meant for codewords of variance 1/D."""
     composition = start.composition
-    other = _SETTLED_WEIGHTS_RATE if start.settled else _OTHER_WEIGHTS_RATE
+    other = _SETTLED_WEIGHTS_RATE if start.settled else _OTHER_WEIGHTS_RATE[composition.shape.composition]
     spread = float(composition.codebook.detach().square().mean().sqrt()) * composition.shape.code_length**0.5
     return [
         {"params": [value], "relative_rate": (spread or 1.0) if name == "codebook" else other}

@@ -39,19 +39,20 @@ def learn_random(table: VectorTable, options: CompressOptions, run: Run, device:
     target, shape = _target(table, options, device)
     stages = _Stages(target, shape, options, run)
     found = stages.by_gradient(lambda: random_start(target, shape, options.seed), learn_codes=False)
-    return stages.by_refits(found, rounds=0)
+    _solve_if_better(*found)
+    return found
 
 
 def learn_straight_through(
     table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str
 ) -> Solution:
     """Algorithm 1 from the chosen start, then rounds of exact refits."""
-    if options.composition == "lstm":
+    if _goes_on_from_linear(options):
         return _learn_lstm(table, options, run, device)
     target, shape = _target(table, options, device)
     stages = _Stages(target, shape, options, run)
     found = stages.by_gradient(lambda: STARTS[options.start](target, shape, options.seed))
-    return stages.by_refits(found, rounds=options.settle)
+    return stages.by_refits(found, rounds=_rounds(options))
 
 
 Learner = Callable[[VectorTable, CompressOptions, Run, torch.device | str], Solution]
@@ -65,15 +66,16 @@ def total_steps(num_embeddings: int, options: CompressOptions) -> int:
     epochs = options.epochs_for(num_embeddings)
     if options.learner == "random":
         return per_epoch * epochs
-    if options.composition == "lstm":
-        return per_epoch * (epochs + _gentle_epochs(epochs)) + options.settle + _lstm_rounds(options)
-    return per_epoch * epochs + options.settle
+    steps = per_epoch * epochs + _rounds(options)
+    if _goes_on_from_linear(options):
+        steps += per_epoch * _gentle_epochs(epochs) + options.settle
+    return steps
 
 
 def _learn_lstm(table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str) -> Solution:
     """Linear codes first, which learn several times quicker, then the LSTM from there.
 
-    Differs from the paper, which learns with the LSTM from the beginning; that ended with a higher error.
+    Differs from the paper, which learns with the LSTM from the beginning; `lstm_from="start"` does that.
     """
     target, shape = _target(table, options, device)
 
@@ -84,12 +86,16 @@ def _learn_lstm(table: VectorTable, options: CompressOptions, run: Run, device: 
         return lstm_start(linear.codes, words, shape, options.seed)
 
     stages = _Stages(target, shape, _gently(options, len(table)), run, first=2)
-    return stages.by_refits(stages.by_gradient(start), rounds=_lstm_rounds(options))
+    return stages.by_refits(stages.by_gradient(start), rounds=_rounds(options))
 
 
-def _lstm_rounds(options: CompressOptions) -> int:
-    """Rounds of refits of an LSTM, whose weights have no closed form and take much longer."""
-    return min(options.settle, 2)
+def _goes_on_from_linear(options: CompressOptions) -> bool:
+    return options.composition == "lstm" and options.lstm_from == "linear"
+
+
+def _rounds(options: CompressOptions) -> int:
+    """Rounds of refits; fewer for an LSTM, whose weights have no closed form and take much longer."""
+    return min(options.settle, 2) if options.composition == "lstm" else options.settle
 
 
 def _gentle_epochs(epochs: int) -> int:
@@ -149,6 +155,8 @@ class _Stages:
 
     def by_refits(self, found: Solution, rounds: int) -> Solution:
         """Alternate between the best weights for the codes and better codes for the weights; never worse."""
+        if rounds == 0:
+            return found
         target, codes, composition = found
         state = self.run.begin(self.first + 1)
         if state is None:

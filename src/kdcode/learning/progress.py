@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StepReport:
-    """The state of learning after an update.
+    """The state of learning after a step: an update by one batch, or, at the end, a round of refits of all rows.
 
     Args:
-        step: updates done so far, from 1.
-        total_steps: updates of the whole run.
-        loss: squared error of the batch over its share of the table's variance; 1 is as good as the mean vector.
-        codes_changed: share of the batch's code positions that differ from when the row was last seen.
-        temperature: T of this update.
+        step: steps done so far, from 1.
+        total_steps: steps of the whole run.
+        loss: squared error of the rows seen over their share of the table's variance; 1 is the mean vector for all.
+        codes_changed: share of their code positions that differ from when the rows were last seen.
+        temperature: T of this update; 0 in a round of refits, which has none.
         unused_codewords: codewords that no symbol used at the end of the last epoch.
     """
 

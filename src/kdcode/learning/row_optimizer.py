@@ -9,8 +9,8 @@ from torch import Tensor
 class RowOptimizer:
     """Gradient steps divided by the root of each row's own running mean square; untouched rows cost nothing.
 
-    One number per row is kept, as row-wise Adam and Adagrad do for large tables. There is no momentum: directions of
-    earlier updates, many batches ago and under other codewords, made codes worse in every trial.
+    One number per row is kept, as row-wise Adam and Adagrad do for large tables. There is no momentum: a row's last
+    update was an epoch ago, under other codewords, and its direction is of little use now.
 
     Args:
         table: (N, …), changed in place.

@@ -75,9 +75,10 @@ STARTS = {"random": random_start, "warm": warm_start}
 
 
 def first_logits(target: Target, start: Start, name: str, seed: int) -> Tensor:
-    """(N, D, K) logits whose largest are the start's codes.
+    """(N, D, K) logits to start from.
 
-    Near zero for a random start. For a warm one, a codeword's logit falls with what the loss would rise by if it were
+    Near zero for a random start, whose codes mean nothing yet. For a warm one the start's codes have the largest
+    logits, and a codeword's logit falls with what the loss would rise by if it were
     put in the place of the one in use, by the same second-order model that `straight_through` uses.
     """
     shape, codes = start.composition.shape, start.codes

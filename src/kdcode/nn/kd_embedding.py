@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from kdcode.codebook import Codebook
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 from kdcode.learning.assignment import Assignment, FixedAssignment, FreeAssignment
@@ -122,6 +124,14 @@ class KDEmbedding(nn.Module):
         table = VectorTable(None, embeddings.detach().float().cpu().numpy())
         coded = compress(table, options, device=embeddings.device, **changes)
         return cls.from_coded(coded, padding_idx).to(embeddings.device)
+
+    def to_coded(self, symbols: Sequence[str] | None = None, numbers: str = "float16") -> CodedTable:
+        """The layer as a table to save and serve: its codes as they are now, its codewords in a number format.
+
+        `padding_idx` is not kept: give it again to the layer that is made of the table.
+        """
+        words, twin = self.composition.to_numpy()
+        return CodedTable.from_codes(symbols, self.codes.cpu().numpy(), Codebook.of(words, numbers), twin)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Ids of any shape to ids.shape + (d,) vectors; each distinct id is composed once."""

@@ -1,0 +1,41 @@
+# Every target sets up what it needs: a virtual environment in .venv, made once with pip from pyproject.toml.
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.installed
+
+.PHONY: demo test test-slow check fix docs results clean
+
+demo: $(SETUP)  ## compress 10,000 word vectors and show what came of it
+	$(BIN)/kdcode demo
+
+test: $(SETUP)  ## all tests that take seconds
+	$(BIN)/pytest -n 2
+
+test-slow: $(SETUP)  ## the tests that take minutes
+	$(BIN)/pytest -m slow
+
+check: $(SETUP)  ## what CI runs: format, lint, types, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(MAKE) test
+
+fix: $(SETUP)  ## format, and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(SETUP)  ## write docs/cli.md from the commands' own help
+	$(BIN)/python docs/make_cli.py
+
+results: $(SETUP)  ## measure again what README and docs quote; DATA is a folder with GloVe 100d (vectors.npy, symbols.txt)
+	$(BIN)/python benchmarks/reconstruction.py --data $(DATA)
+	$(BIN)/python benchmarks/symbol_index.py --symbols $(DATA)/symbols.txt
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The marker is newer than what it was made from, so a change of dependencies installs again.
+$(SETUP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(SETUP)
