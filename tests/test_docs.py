@@ -63,6 +63,12 @@ def run_commands(block: Block, path: Path) -> None:
             assert done.exit_code == 0, f"{path}: {line}\n{done.output}"
 
 
+def test_formatters_have_left_the_printed_lines_alone():
+    lines = TUTORIAL.read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if line.startswith("# > ")]  # such a line would be checked no more
+    assert len([line for line in lines if line.startswith(OUTPUT)]) >= 12
+
+
 @pytest.mark.filterwarnings("ignore::kdcode.formats.SkippedLinesWarning")
 @pytest.mark.parametrize("path", [ROOT / "README.md", TUTORIAL], ids=lambda path: path.name)
 def test_the_code_of_a_page_runs(path, tmp_path, monkeypatch):

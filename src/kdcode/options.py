@@ -13,7 +13,7 @@ from kdcode.table import RowNumbers, VectorTable
 
 COMPOSITION_NAMES = tuple(COMPOSITIONS)
 LEARNER_NAMES = ("straight-through", "random")
-START_NAMES = ("warm", "random")
+START_NAMES = ("random", "warm")
 CHOICE_NAMES = ("straight-through", "soft", "gumbel")
 CLOCK_NAMES = ("update", "epoch")
 LSTM_BEGINNINGS = ("linear", "start")
@@ -36,7 +36,7 @@ class CompressOptions:
         "straight-through", "How codes are found; random is the paper's control.", choices=LEARNER_NAMES
     )
     start: str = _option(
-        "warm", "Where learning starts: residual k-means, or at random as in the paper.", choices=START_NAMES
+        "random", "Where learning starts: at random as in the paper, or from residual k-means.", choices=START_NAMES
     )
     lstm_from: str = _option(
         "linear",

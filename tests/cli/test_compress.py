@@ -47,12 +47,12 @@ def test_json_is_the_only_thing_on_stdout(run, words, tmp_path):
 
 def test_flags_reach_the_learner(run, words, tmp_path):
     target = tmp_path / "out.kdc"
-    flags = ("--composition", "product", "--numbers", "int8", "--start", "random", "--temperature", "0.5")
+    flags = ("--composition", "product", "--numbers", "int8", "--start", "warm", "--temperature", "0.5")
     assert run("compress", words, target, *QUICK, *flags).exit_code == 0
     coded = kdcode.load(target)
     assert (coded.composition.name, coded.shape.number_format) == ("product", "int8")
     assert coded.provenance["options"]["temperature"] == 0.5
-    assert coded.provenance["options"]["start"] == "random"
+    assert coded.provenance["options"]["start"] == "warm"
 
 
 def test_lines_that_were_skipped_are_told(run, words, tmp_path):

@@ -54,7 +54,7 @@ def compress(
     coded = CodedTable.from_codes(table.symbols, codes.cpu().numpy(), Codebook.of(words, options.numbers), twin)
     coded.provenance.update(
         learner=options.learner,
-        options=options.as_dict(),
+        options=options.changed(epochs=options.epochs_for(len(table))).as_dict(),
         relative_error=round(relative_error(table, coded), 6),
         seconds=round(time.monotonic() - started, 1),
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},

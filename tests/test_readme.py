@@ -1,0 +1,50 @@
+"""The README's numbers are those of the committed results, and it stays short."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from click.testing import CliRunner
+
+import kdcode
+from kdcode.cli import main
+from kdcode.codebook import Codebook
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RECORDS = json.loads((ROOT / "benchmarks" / "results" / "reconstruction.json").read_text())["records"]
+
+
+def row(record) -> str:
+    return (
+        f"| {record['name']} | {record['relative_error']:.3f} | {record['mean_cosine']:.3f} "
+        f"| {record['ratio']:.0f}x | {record['file_ratio']:.0f}x | {record['seconds']:.0f} s |"
+    )
+
+
+def test_every_result_stands_in_the_readme_as_measured():
+    missing = [row(record) for record in RECORDS if row(record) not in README]
+    assert not missing, "\n".join(missing)
+
+
+def test_the_readme_has_no_other_rows_of_results():
+    rows = [line for line in README.splitlines() if line.startswith("|") and line.rstrip().endswith(" s |")]
+    assert sorted(rows) == sorted(map(row, RECORDS))
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 200
+
+
+def test_the_sizes_it_shows_are_those_of_the_commands(tmp_path, monkeypatch):
+    """The codes of the demo depend on learning; its shape and its sizes do not."""
+    monkeypatch.chdir(tmp_path)
+    codes = np.zeros((10_000, 16), dtype=np.int64)
+    book = Codebook.of(np.ones((16, 16, 50), dtype=np.float32), "int8")
+    kdcode.save(kdcode.CodedTable.from_codes(kdcode.data.glove_50d().symbols, codes, book), "demo.kdc")
+    told = CliRunner().invoke(main, ["info", "demo.kdc"]).stdout
+    shown = README.partition("$ kdcode info demo.kdc\n")[2].partition("  …\n")[0]
+    assert shown
+    assert told.startswith(shown)
