@@ -96,7 +96,7 @@ def test_force_replaces(run, words, tmp_path):
     ("flags", "code"),
     [
         (("-K", "1"), 2),
-        (("--epochs", "0"), 1),
+        (("--epochs", "0"), 2),
         (("--composition", "sum"), 2),
         (("--device", "toaster"), 1),
         (("--nothing",), 2),
@@ -107,6 +107,11 @@ def test_bad_flags_are_refused(run, words, tmp_path, flags, code):
     assert result.exit_code == code
     assert result.stdout == ""
     assert not (tmp_path / "out.kdc").exists()
+
+
+def test_a_refused_value_names_its_flag(run, words, tmp_path):
+    result = run("compress", words, tmp_path / "out.kdc", "-K", "1")
+    assert "--codebook-size must be an integer from 2 to 65536, got 1" in result.stderr
 
 
 def test_a_checkpoint_of_another_run_is_refused_until_fresh(run, words, tmp_path):
