@@ -34,8 +34,9 @@ results: $(SETUP)  ## measure again what README and docs quote; DATA is a folder
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# The marker is newer than what it was made from, so a change of dependencies installs again.
+# The marker is newer than what it was made from, so a change of dependencies installs again. The variable, unlike the
+# option --constraint, also reaches the environment that builds the package.
 $(SETUP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(SETUP)
