@@ -83,7 +83,9 @@ def test_unused_codewords_are_revived():
     composition = make_composition(shape, generator=torch.Generator().manual_seed(0))
     assert isinstance(composition, LinearComposition)
     codes = torch.zeros(400, 4, dtype=torch.long)  # every symbol uses codeword 0, the other 28 are dead
-    learner = GradientLearner(target, Start(codes, composition), OPTIONS.changed(epochs=20, start="warm"), learn_codes=True)
+    learner = GradientLearner(
+        target, Start(codes, composition), OPTIONS.changed(epochs=20, start="warm"), learn_codes=True
+    )
     seen = []
     run = Run(0, on_step=lambda report: seen.append(report.unused_codewords))
     learner.run(run)
