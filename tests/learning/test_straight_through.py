@@ -37,7 +37,7 @@ def test_values_and_gradients_are_those_of_algorithm_1(temperature, dtype):
     paper_grads = torch.autograd.grad((paper * weights).square().sum(), (logits, codebook))
     torch.testing.assert_close(ours, paper, rtol=1e-6, atol=1e-6)
     for our_grad, paper_grad in zip(ours_grads, paper_grads, strict=True):
-        torch.testing.assert_close(our_grad, paper_grad, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(our_grad, paper_grad, rtol=1e-6, atol=1e-6)
 
 
 def test_the_forward_pass_makes_nothing_of_the_size_of_a_one_hot_matrix():
