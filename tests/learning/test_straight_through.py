@@ -27,8 +27,8 @@ def literal_algorithm_1(logits, codebook, temperature):
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 4.0])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_values_and_gradients_are_those_of_algorithm_1(temperature, dtype):
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])  # float32 rounds
+def test_values_and_gradients_are_those_of_algorithm_1(temperature, dtype, tolerance):
     logits, codebook = parts(dtype)
     weights = torch.randn(ROWS, LENGTH, WIDTH, generator=torch.Generator().manual_seed(1), dtype=dtype)
     ours = straight_through(logits, codebook, temperature).words
@@ -37,7 +37,7 @@ def test_values_and_gradients_are_those_of_algorithm_1(temperature, dtype):
     paper_grads = torch.autograd.grad((paper * weights).square().sum(), (logits, codebook))
     torch.testing.assert_close(ours, paper, rtol=1e-6, atol=1e-6)
     for our_grad, paper_grad in zip(ours_grads, paper_grads, strict=True):
-        torch.testing.assert_close(our_grad, paper_grad, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(our_grad, paper_grad, rtol=tolerance, atol=min(tolerance, 1e-6))
 
 
 def test_the_forward_pass_makes_nothing_of_the_size_of_a_one_hot_matrix():
