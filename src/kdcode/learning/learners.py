@@ -23,7 +23,7 @@ from kdcode.table import VectorTable
 
 _SWEEPS_PER_ROUND = 5
 _LSTM_SHARE = 5
-"""The LSTM goes on from linear codes for one epoch in five, with rates as much lower."""
+"""The LSTM goes on from linear codes for a fifth of the epochs, its logits at a fifth of their rate."""
 
 
 class Solution(NamedTuple):
