@@ -1,4 +1,4 @@
-"""How every benchmark writes its result down: settings, versions, date, and records as flat rows."""
+"""How every benchmark and experiment writes its result down: settings, versions, date, time, and flat rows."""
 
 from __future__ import annotations
 
@@ -10,23 +10,35 @@ from pathlib import Path
 from typing import Any
 
 from kdcode import __version__
+from kdcode.files import replacing
 
 
 def write_result(
-    path: Path, settings: dict[str, Any], records: list[dict[str, Any]], packages: tuple[str, ...], **more: str
+    path: Path,
+    settings: dict[str, Any],
+    rows: list[dict[str, Any]],
+    packages: tuple[str, ...],
+    **more: Any,  # noqa: ANN401 - whatever else belongs to the result, under its own name
 ) -> None:
-    """Write one JSON file; `packages` are those whose versions matter, `more` are versions of other things."""
+    """Write one JSON file.
+
+    Args:
+        path: whose stem names the result.
+        settings: everything that the numbers depend on, the seed among it.
+        rows: one flat record for each thing measured.
+        packages: those whose versions matter.
+        **more: other parts of the result; `versions` is added to the versions of the packages.
+    """
+    versions = {"kdcode": __version__, "python": platform.python_version()}
+    versions |= {name: version(name) for name in packages} | more.pop("versions", {})
     result = {
-        "benchmark": path.stem,
+        "name": path.stem,
         "date": datetime.date.today().isoformat(),
         "settings": settings,
-        "versions": {
-            "kdcode": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in packages},
-            **more,
-        },
+        "versions": versions,
         "machine": platform.machine(),
-        "records": records,
+        **more,
+        "rows": rows,
     }
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

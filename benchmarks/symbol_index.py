@@ -226,7 +226,9 @@ def main() -> None:
         asked = random.Random(2).choices(symbols, k=lookups)
         records += [measure(name, symbols, kind, asked, repeats) for name in INDEXES]
     settings = {"lookups": lookups, "repeats": repeats, "drawn": "uniformly", "seed": 2}
-    write_result(arguments.output, settings, records, ("numpy", "marisa-trie"), zlib=zlib.ZLIB_RUNTIME_VERSION)
+    write_result(
+        arguments.output, settings, records, ("numpy", "marisa-trie"), versions={"zlib": zlib.ZLIB_RUNTIME_VERSION}
+    )
     print(table(records))
 
 

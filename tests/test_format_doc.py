@@ -65,7 +65,7 @@ def test_every_tensor_and_constant_is_on_the_page():
 
 @pytest.mark.parametrize("index", ["kdcode", "marisa-trie", "sorted array", "dict of text"])
 def test_the_numbers_are_those_of_the_benchmark(index):
-    records = json.loads((ROOT / "benchmarks" / "results" / "symbol_index.json").read_text())["records"]
+    records = json.loads((ROOT / "benchmarks" / "results" / "symbol_index.json").read_text())["rows"]
     words, pairs = (record for record in records if record["index"] == index)
     keys = {"bytes_per_symbol": 2, "nanoseconds_per_lookup": 0, "open_to_first_lookup_ms": 1, "resident_mb": 1}
     cells = [f"{words[key]:,.{digits}f} / {pairs[key]:,.{digits}f}" for key, digits in keys.items()]

@@ -14,7 +14,7 @@ from kdcode.codebook import Codebook
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RECORDS = json.loads((ROOT / "benchmarks" / "results" / "reconstruction.json").read_text())["records"]
+RECORDS = json.loads((ROOT / "benchmarks" / "results" / "reconstruction.json").read_text())["rows"]
 
 
 def row(record) -> str:

@@ -19,23 +19,23 @@ def kept():
 def test_a_tiny_run_measures_one_row(kept):
     command = [sys.executable, str(BENCHMARK), "--tiny", "--only", "linear, random start"]
     record = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert record.keys() == kept["records"][0].keys()
+    assert record.keys() == kept["rows"][0].keys()
     assert record["rows"] == 300
     assert record["relative_error"] < 0.5
 
 
 def test_the_kept_result_has_all_rows_with_settings_and_versions(kept):
-    assert {record["name"] for record in kept["records"]} == set(kept["settings"]["runs"])
+    assert {record["name"] for record in kept["rows"]} == set(kept["settings"]["runs"])
     assert {"kdcode", "torch", "numpy", "python"} <= kept["versions"].keys()
     assert kept["date"]
 
 
 def test_the_kept_result_is_what_the_project_promises(kept):
-    error = {record["name"]: record["relative_error"] for record in kept["records"]}
+    error = {record["name"]: record["relative_error"] for record in kept["rows"]}
     assert error["linear, random start"] <= 0.33
     assert error["linear, warm start"] <= 0.28
     for start in ("random", "warm"):
         assert error[f"LSTM, {start} start"] <= error[f"linear, {start} start"]
     assert error["random codes"] > 2 * error["linear, random start"]
-    assert all(record["peak_mb"] < 6 * 1024 for record in kept["records"])
-    assert {record["rows"] for record in kept["records"]} == {10_000, 100_000}
+    assert all(record["peak_mb"] < 6 * 1024 for record in kept["rows"])
+    assert {record["rows"] for record in kept["rows"]} == {10_000, 100_000}

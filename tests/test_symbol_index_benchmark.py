@@ -13,11 +13,11 @@ def test_a_tiny_run_gives_one_record_per_index_and_size(tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     result, kept = json.loads(output.read_text()), json.loads(RESULTS.read_text())
     assert len(run.stdout.splitlines()) == 1 + 8
-    assert {(record["symbols"], record["index"]) for record in result["records"]} == {
+    assert {(record["symbols"], record["index"]) for record in result["rows"]} == {
         (symbols, index)
         for symbols in (2000, 3000)
         for index in ("kdcode", "marisa-trie", "sorted array", "dict of text")
     }
-    assert all(record["bytes_per_symbol"] > 0 and record["nanoseconds_per_lookup"] > 0 for record in result["records"])
+    assert all(record["bytes_per_symbol"] > 0 and record["nanoseconds_per_lookup"] > 0 for record in result["rows"])
     assert result.keys() == kept.keys()
-    assert result["records"][0].keys() == kept["records"][0].keys()
+    assert result["rows"][0].keys() == kept["rows"][0].keys()

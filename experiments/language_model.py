@@ -1,0 +1,232 @@
+"""The paper's language model: two LSTM layers, trained by the public Penn Treebank recipe.
+
+The embedding is whatever module maps word numbers to vectors. All else stays as the recipe has it, so that two runs
+differ by their embedding alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from penn_treebank import Corpus
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kdcode.files import replacing
+from kdcode.nn import KDEmbedding
+
+State = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a language model is trained.
+
+    Args:
+        hidden: size of the embedding and of both LSTM layers.
+        spread: weights start uniform within ± this.
+        unroll: words per step and lane.
+        epochs: passes over the text.
+        constant_epochs: how long the first learning rate holds.
+        decay: what the rate is multiplied with after each later epoch.
+        clip: largest norm of a step's gradient.
+        dropout: share of numbers dropped between layers.
+        lanes: how many stretches of text are read side by side.
+        rate: first learning rate of SGD.
+        composition_rate: first learning rate of Adam, which trains an LSTM composition; it falls as `rate` does.
+    """
+
+    hidden: int
+    spread: float
+    unroll: int
+    epochs: int
+    constant_epochs: int
+    decay: float
+    clip: float
+    dropout: float = 0.0
+    lanes: int = 20
+    rate: float = 1.0
+    composition_rate: float = 1e-3
+
+    def rate_factor(self, epoch: int) -> float:
+        """What learning rates are multiplied with in an epoch, counted from 0."""
+        return self.decay ** max(0, epoch + 1 - self.constant_epochs)
+
+
+SMALL = Recipe(hidden=200, spread=0.1, unroll=20, epochs=13, constant_epochs=4, decay=0.5, clip=5.0)
+LARGE = Recipe(
+    hidden=1500, spread=0.04, unroll=35, epochs=55, constant_epochs=14, decay=1 / 1.15, clip=10.0, dropout=0.65
+)
+
+
+class LanguageModel(nn.Module):
+    """Embedding, two LSTM layers and an untied softmax layer, with dropout between them.
+
+    Args:
+        embedding: (unroll, lanes) word numbers to (unroll, lanes, hidden) vectors.
+        num_words: size of the vocabulary.
+        recipe: sizes and dropout.
+    """
+
+    def __init__(self, embedding: nn.Module, num_words: int, recipe: Recipe) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.LSTM(recipe.hidden, recipe.hidden, num_layers=2, dropout=recipe.dropout)
+        self.output = nn.Linear(recipe.hidden, num_words)
+        self.dropout = nn.Dropout(recipe.dropout)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.output.weight.device
+
+    def forward(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """(unroll, lanes) words to (unroll · lanes, num_words) logits of the next ones, and the state after them."""
+        hidden, state = self.layers(self.dropout(self.embedding(words)), state)
+        return self.output(self.dropout(hidden).flatten(0, 1)), state
+
+
+@dataclass
+class Training:
+    """Where a training run stands: what a checkpoint holds beside the weights."""
+
+    epoch: int = 0
+    valid_perplexity: list[float] = field(default_factory=list)
+    train_perplexity: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+
+OnSteps = Callable[[Training, int, int], None]
+"""Called after every step with the state of the run, steps done in this epoch and steps of an epoch."""
+
+
+def start_weights(model: LanguageModel, recipe: Recipe, seed: int) -> None:
+    """Draw all weights uniform within ± spread, as the recipe does; an LSTM composition keeps its own start."""
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in _by_optimizer(model)[0]:
+            weight.copy_(torch.rand(weight.shape, generator=draw) * 2 * recipe.spread - recipe.spread)
+
+
+class Trainer:
+    """Trains a model by the recipe, in place, on the device that it is on.
+
+    Args:
+        model: with its first weights.
+        recipe: how.
+        checkpoint: written after every epoch; a trainer that finds one goes on from it.
+    """
+
+    def __init__(self, model: LanguageModel, recipe: Recipe, checkpoint: Path | None = None) -> None:
+        self.model, self.recipe, self.checkpoint = model, recipe, checkpoint
+        self.by_sgd, self.by_adam = _by_optimizer(model)
+        self.optimizers: dict[torch.optim.Optimizer, float] = {torch.optim.SGD(self.by_sgd): recipe.rate}
+        if self.by_adam:
+            self.optimizers[torch.optim.Adam(self.by_adam)] = recipe.composition_rate
+        self.run = Training()
+        if checkpoint is not None and checkpoint.exists():
+            self._resume(checkpoint)
+
+    def train(self, corpus: Corpus, on_steps: OnSteps | None = None, max_steps: int | None = None) -> Training:
+        """All epochs that are left, each of at most `max_steps` steps; what was measured in each."""
+        text = in_lanes(corpus.train, self.recipe.lanes).to(self.model.device)
+        while self.run.epoch < self.recipe.epochs:
+            for optimizer, rate in self.optimizers.items():
+                optimizer.param_groups[0]["lr"] = rate * self.recipe.rate_factor(self.run.epoch)
+            torch.manual_seed(self.run.epoch)  # dropout is the same after a resume
+            started = time.perf_counter()
+            self.run.train_perplexity.append(self._epoch(text, on_steps, max_steps))
+            self.run.seconds.append(time.perf_counter() - started)
+            self.run.valid_perplexity.append(perplexity(self.model, corpus.valid, self.recipe.lanes))
+            self.run.epoch += 1
+            if self.checkpoint is not None:
+                self._save(self.checkpoint)
+        return self.run
+
+    def _epoch(self, text: Tensor, on_steps: OnSteps | None, max_steps: int | None) -> float:
+        """One pass over (length, lanes) text; its perplexity while learning."""
+        self.model.train()
+        unroll = self.recipe.unroll
+        steps = min((len(text) - 1) // unroll, max_steps or len(text))
+        state, total = None, 0.0
+        for step in range(steps):
+            begin = step * unroll
+            words, targets = text[begin : begin + unroll], text[begin + 1 : begin + unroll + 1]
+            loss, state = self._step(words, targets, state)
+            total += loss
+            if on_steps:
+                on_steps(self.run, step + 1, steps)
+        return math.exp(total / (steps * unroll))
+
+    def _step(self, words: Tensor, targets: Tensor, state: State | None) -> tuple[float, State]:
+        logits, (hidden, memory) = self.model(words, state)
+        loss = F.cross_entropy(logits, targets.flatten(), reduction="sum") / self.recipe.lanes
+        self.model.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.by_sgd, self.recipe.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        return float(loss.detach()), (hidden.detach(), memory.detach())
+
+    def _save(self, path: Path) -> None:
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "run": vars(self.run),
+        }
+        with replacing(path) as temporary:
+            torch.save(state, temporary)
+
+    def _resume(self, path: Path) -> None:
+        state = torch.load(path, weights_only=True, map_location=self.model.device)
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.run = Training(**state["run"])
+
+
+@torch.no_grad()
+def perplexity(model: LanguageModel, tokens: Tensor, lanes: int = 1, unroll: int = 200) -> float:
+    """Perplexity of a text read in some lanes side by side; every word but the first of a lane is predicted."""
+    model.eval()
+    text = in_lanes(tokens, lanes).to(model.device)
+    state, total = None, 0.0
+    for words, targets in zip(text[:-1].split(unroll), text[1:].split(unroll), strict=True):
+        logits, state = model(words, state)
+        total += float(F.cross_entropy(logits, targets.flatten(), reduction="sum"))
+    return math.exp(total / text[1:].numel())
+
+
+def in_lanes(tokens: Tensor, lanes: int) -> Tensor:
+    """(length, lanes): the text cut into equal stretches that are read side by side; a rest is left out."""
+    length = len(tokens) // lanes
+    return tokens[: length * lanes].reshape(lanes, length).t().contiguous()
+
+
+def keep_freed_memory() -> None:
+    """Ask the C library to keep freed memory: handing back each step's logits and fetching them anew takes time."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(-3, 1 << 25)  # M_MMAP_THRESHOLD, at its largest
+        libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
+
+
+def _by_optimizer(model: LanguageModel) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """The weights that the recipe's SGD trains, and those of an LSTM composition, which Adam trains.
+
+    Differs from the paper, which says nothing of it: with SGD at rate 1 and one clipping for all, the gates of the
+    composition saturate within a hundred steps and the model stays at the level of word frequencies.
+    """
+    embedding = model.embedding
+    own: list[nn.Parameter] = []
+    if isinstance(embedding, KDEmbedding) and embedding.composition.shape.composition == "lstm":
+        own = list(embedding.composition.parameters())
+    taken = set(own)
+    return [weight for weight in model.parameters() if weight not in taken], own

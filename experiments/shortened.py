@@ -1,0 +1,51 @@
+"""A shortened language-model recipe, for comparing many embeddings: a quarter of the text, four epochs.
+
+Its perplexities are comparable with each other and with nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from language_model import SMALL, LanguageModel, Trainer, perplexity, start_weights
+from penn_treebank import Corpus
+from torch import nn
+
+import kdcode
+from kdcode.nn import KDEmbedding
+
+SHARE_OF_TEXT = 0.25
+SHORT = replace(SMALL, epochs=4, constant_epochs=2)
+TINY = replace(SMALL, hidden=16, epochs=1, unroll=10, lanes=4)
+
+
+def shortened_perplexity(
+    codes: np.ndarray | None,
+    codebook_size: int,
+    corpus: Corpus,
+    *,
+    seed: int,
+    checkpoint: Path | None = None,
+    tiny: bool = False,
+) -> float:
+    """Test perplexity with fixed (N, D) codes and linear composition, or with a full table where `codes` is None."""
+    recipe = TINY if tiny else SHORT
+    torch.manual_seed(seed)
+    if codes is None:
+        embedding: nn.Module = nn.Embedding(len(corpus.words), recipe.hidden)
+    else:
+        fixed = torch.from_numpy(codes.astype(np.int64))
+        embedding = KDEmbedding.from_codes(fixed, codebook_size, recipe.hidden)
+    model = LanguageModel(embedding, len(corpus.words), recipe)
+    start_weights(model, recipe, seed)
+    Trainer(model, recipe, checkpoint).train(corpus.head(SHARE_OF_TEXT))
+    return perplexity(model, corpus.test)
+
+
+def trained_table(conventional: Path, corpus: Corpus) -> kdcode.VectorTable:
+    """The embedding table of a language model, from the checkpoint of `ptb_perplexity.py`'s conventional row."""
+    state = torch.load(conventional, weights_only=True, map_location="cpu")
+    return kdcode.VectorTable(corpus.words, state["model"]["embedding.weight"].numpy())
