@@ -19,6 +19,7 @@ from penn_treebank import Corpus
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import kdcode
 from kdcode.files import replacing
 from kdcode.nn import KDEmbedding
 
@@ -122,6 +123,9 @@ class Trainer:
         model: with its first weights.
         recipe: how.
         checkpoint: written after every epoch; a trainer that finds one goes on from it.
+
+    Attributes:
+        losses: mean loss per word of every step of the epoch.
     """
 
     def __init__(self, model: LanguageModel, recipe: Recipe, checkpoint: Path | None = None) -> None:
@@ -130,6 +134,7 @@ class Trainer:
         self.optimizers: dict[torch.optim.Optimizer, float] = {torch.optim.SGD(self.by_sgd): recipe.rate}
         if self.by_adam:
             self.optimizers[torch.optim.Adam(self.by_adam)] = recipe.composition_rate
+        self.losses: list[float] = []
         self.run = Training()
         if checkpoint is not None and checkpoint.exists():
             self._resume(checkpoint)
@@ -155,15 +160,16 @@ class Trainer:
         self.model.train()
         unroll = self.recipe.unroll
         steps = min((len(text) - 1) // unroll, max_steps or len(text))
-        state, total = None, 0.0
+        state = None
+        self.losses = []
         for step in range(steps):
             begin = step * unroll
             words, targets = text[begin : begin + unroll], text[begin + 1 : begin + unroll + 1]
             loss, state = self._step(words, targets, state)
-            total += loss
+            self.losses.append(loss / unroll)
             if on_steps:
                 on_steps(self.run, step + 1, steps)
-        return math.exp(total / (steps * unroll))
+        return math.exp(sum(self.losses) / steps)
 
     def _step(self, words: Tensor, targets: Tensor, state: State | None) -> tuple[float, State]:
         logits, (hidden, memory) = self.model(words, state)
@@ -202,6 +208,12 @@ def perplexity(model: LanguageModel, tokens: Tensor, lanes: int = 1, unroll: int
         logits, state = model(words, state)
         total += float(F.cross_entropy(logits, targets.flatten(), reduction="sum"))
     return math.exp(total / text[1:].numel())
+
+
+def trained_table(conventional: Path, corpus: Corpus) -> kdcode.VectorTable:
+    """The embedding table of a language model, from the checkpoint of `ptb_perplexity.py`'s conventional row."""
+    state = torch.load(conventional, weights_only=True, map_location="cpu")
+    return kdcode.VectorTable(corpus.words, state["model"]["embedding.weight"].numpy())
 
 
 def in_lanes(tokens: Tensor, lanes: int) -> Tensor:

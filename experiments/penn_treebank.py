@@ -36,7 +36,7 @@ def read_corpus(folder: Path) -> Corpus:
     return Corpus(words, **{name: torch.tensor([number[word] for word in text]) for name, text in parts.items()})
 
 
-def made_up_corpus(words: int = 200, tokens: int = 12_000) -> Corpus:
+def made_up_corpus(words: int = 200, tokens: int = 4_000) -> Corpus:
     """A small corpus of made-up text in which every word makes a few others likely: for `--tiny` runs."""
     draw = np.random.default_rng(0)
     likely = draw.integers(words, size=(words, 4))

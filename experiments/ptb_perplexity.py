@@ -5,19 +5,23 @@
 The conventional model is trained first. Codes are learned from its embedding (at random, with the linear and with the
 LSTM composition), then fixed, and the model is trained again from scratch with codewords and composition in place of
 the table. Every row keeps a checkpoint per epoch in the work folder and goes on from it; finished rows are not run
-again. Rows can be run side by side by processes of their own; whichever run comes last writes all finished rows.
+again. Rows can be run side by side by processes of their own; each writes all rows that are finished by then.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import math
+import time
+from argparse import ArgumentParser
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from experiment import Experiment
+from experiment import HERE, Experiment, kept
+from figure import COLORS, panels
 from language_model import (
     LARGE,
     SMALL,
@@ -28,12 +32,12 @@ from language_model import (
     keep_freed_memory,
     perplexity,
     start_weights,
+    trained_table,
 )
 from penn_treebank import Corpus, made_up_corpus, read_corpus
 from torch import Tensor, nn
 
 import kdcode
-from kdcode.files import replacing
 from kdcode.learning.composition import make_composition
 from kdcode.nn import KDEmbedding
 from kdcode.options import CompressOptions
@@ -82,23 +86,20 @@ class Table1:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def run(self, row: str, experiment: Experiment, max_steps: int | None = None) -> dict[str, Any]:
-        """Train one row to the end, or go on with it, and write down what came of it."""
-        finished = self.folder / f"{row}.json"
-        if not finished.exists():
+    def run(self, row: str, experiment: Experiment) -> dict[str, Any]:
+        """The record of a row: trained to the end, or gone on with, unless that is done already."""
+
+        def show(run: Training, done: int, of: int) -> None:
+            if done % 200 == 0 or done == of:
+                valid = f", valid {run.valid_perplexity[-1]:.1f}" if run.valid_perplexity else ""
+                experiment.say(f"{row}: epoch {run.epoch + 1} of {self.recipe.epochs}, step {done} of {of}{valid}")
+
+        def to_the_end() -> dict[str, Any]:
             model = self.fresh_model(row)
+            run = Trainer(model, self.recipe, self.folder / f"{row}.pt").train(self.corpus, show)
+            return self.record(row, model, run)
 
-            def show(run: Training, done: int, of: int) -> None:
-                if done % 200 == 0 or done == of:
-                    valid = f", valid {run.valid_perplexity[-1]:.1f}" if run.valid_perplexity else ""
-                    experiment.say(f"{row}: epoch {run.epoch + 1} of {self.recipe.epochs}, step {done} of {of}{valid}")
-
-            checkpoint = self.folder / f"{row}.pt"
-            run = Trainer(model, self.recipe, checkpoint).train(self.corpus, show, max_steps)
-            record = self.record(row, model, run)
-            with replacing(finished) as temporary:
-                temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
-        return dict(json.loads(finished.read_text(encoding="utf-8")))
+        return kept(self.folder / f"{row}.json", to_the_end)
 
     def fresh_model(self, row: str) -> LanguageModel:
         """The language model of a row with its first weights."""
@@ -140,8 +141,7 @@ class Table1:
         """The embedding of the conventional model."""
         if not (self.folder / "conventional.json").exists():
             raise SystemExit(f"codes are learned from the conventional model, which is not finished in {self.folder}")
-        state = torch.load(self.folder / "conventional.pt", weights_only=True, map_location="cpu")
-        return kdcode.VectorTable(self.corpus.words, state["model"]["embedding.weight"].numpy())
+        return trained_table(self.folder / "conventional.pt", self.corpus)
 
     def record(self, row: str, model: LanguageModel, run: Training) -> dict[str, Any]:
         """What a finished row is judged by."""
@@ -169,14 +169,95 @@ class Table1:
         }
 
 
+def trial(table: Table1, row: str, experiment: Experiment, steps: int) -> dict[str, Any]:
+    """A row's first steps: does it train, how large is it, and how long would the whole recipe take?"""
+    model = table.fresh_model(row)
+    ends = [time.perf_counter()]
+    trainer = Trainer(model, replace(table.recipe, epochs=1))
+
+    def clock(_run: Training, done: int, of: int) -> None:
+        ends.append(time.perf_counter())
+        if done % 50 == 0:
+            experiment.say(f"{row}: step {done} of {of}, perplexity {math.exp(np.mean(trainer.losses[-50:])):.0f}")
+
+    few = replace(table.corpus, valid=table.corpus.valid[:10_000])
+    run = trainer.train(few, clock, max_steps=steps)
+    parameters = sum(weight.numel() for weight in model.embedding.parameters())
+    seconds = float(np.median(np.diff(ends)))
+    per_epoch = len(table.corpus.train) // table.recipe.lanes // table.recipe.unroll
+    edge = min(50, steps)
+    return {
+        "row": row,
+        "seed": table.seed,
+        "steps": steps,
+        "first_perplexity": round(math.exp(np.mean(trainer.losses[:edge])), 1),
+        "last_perplexity": round(math.exp(np.mean(trainer.losses[-edge:])), 1),
+        "valid_perplexity": round(run.valid_perplexity[-1], 1),
+        "embedding_parameters": parameters,
+        "ratio": round(parameters / (len(table.corpus.words) * table.recipe.hidden), 4),
+        "seconds_per_step": round(seconds, 4),
+        "full_run_hours": round(seconds * per_epoch * table.recipe.epochs / 3600, 1),
+    }
+
+
+def finished_rows(work: Path, model: str) -> list[dict[str, Any]]:
+    """All rows of a model that are finished in the work folder, in the paper's order, of every seed."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in work.glob(f"{model}-seed*/*.json")]
+    found = sorted(found, key=lambda record: (record["seed"], ROWS.index(record["row"])))
+    column = ("small", "large").index(model)
+    for record in found:
+        paper_perplexity, paper_millions = PAPER[record["row"]][column]
+        record.update(model=model, paper_test_perplexity=paper_perplexity, paper_parameters=int(paper_millions * 1e6))
+    return found
+
+
+def write_table(experiment: Experiment, work: Path, settings: dict[str, Any]) -> None:
+    """Write down, print and draw all finished rows."""
+    model = experiment.arguments.model
+    rows = finished_rows(work, model)
+    curves = {f"{record['row']}, seed {record['seed']}": record.pop("valid_by_epoch") for record in rows}
+    seconds = sum(record["seconds_per_epoch"] * record["epochs"] for record in rows)
+    settings = {**settings, "seeds": sorted({record["seed"] for record in rows})}
+    experiment.write(settings, rows, model, valid_perplexity_by_epoch=curves, seconds=seconds)
+    print(f"{'':16}{'valid':>8}{'test':>8}{'paper':>8}{'numbers':>10}{'ratio':>8}{'s/epoch':>9}")
+    for record in rows:
+        print(
+            f"{record['row']:16}{record['valid_perplexity']:8.1f}{record['test_perplexity']:8.1f}"
+            f"{record['paper_test_perplexity']:8.1f}{record['embedding_parameters']:10,}"
+            f"{record['ratio']:8.3f}{record['seconds_per_epoch']:9.0f}"
+        )
+    draw(experiment.figure_path(model), rows, curves)
+
+
+def draw(path: Path, rows: list[dict[str, Any]], curves: dict[str, list[float]]) -> None:
+    """Left: test perplexity beside the paper's. Right: valid perplexity over the epochs."""
+    first = [record for record in rows if record["seed"] == rows[0]["seed"]]
+    names = [record["row"].replace("-", " + ").replace("lstm", "LSTM") for record in first]
+    with panels(path, 2, height=3.6) as (left, right):
+        places = np.arange(len(first))
+        left.barh(places - 0.2, [record["test_perplexity"] for record in first], 0.38, label="ours")
+        paper = [record["paper_test_perplexity"] for record in first]
+        left.barh(places + 0.2, paper, 0.38, label="the paper", color=COLORS[-1])
+        left.set(yticks=places, yticklabels=names, xlabel="test perplexity", xlim=(80, None))
+        left.invert_yaxis()
+        left.grid(visible=False, axis="y")
+        left.legend(loc="lower right")
+        for record, name in zip(first, names, strict=True):
+            curve = curves[f"{record['row']}, seed {record['seed']}"]
+            dashes = "--" if record["row"].startswith("random") else "-"
+            right.plot(range(1, len(curve) + 1), curve, dashes, label=name, linewidth=1.4)
+        right.set(xlabel="epoch", ylabel="valid perplexity", ylim=(100, 240))
+        right.legend(fontsize=8)
+
+
 def main() -> None:
     """Run the rows that are asked for, then write every finished one."""
     experiment = Experiment(__file__, __doc__, data="folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt")
     parser = experiment.parser
-    parser.add_argument("--work", type=Path, help="folder that keeps checkpoints and finished rows")
+    parser.add_argument("--work", type=Path, default=HERE / "work", help="folder for checkpoints and finished rows")
     parser.add_argument("--model", choices=("small", "large"), default="small", help="the paper's two models")
     parser.add_argument("--rows", default=",".join(ROWS), help="which rows to run, with commas between")
-    parser.add_argument("--steps", type=int, help="end after one epoch of this many steps: shows that a model trains")
+    parser.add_argument("--steps", type=int, help="only try each row for this many steps, and estimate the rest")
     parser.add_argument("--threads", type=int, default=2, help="processor threads")
     parser.add_argument("--device", default="cpu", help="where to train")
     arguments = experiment.read_arguments()
@@ -186,11 +267,25 @@ def main() -> None:
     if arguments.tiny:
         recipe, options = TINY_RECIPE, TINY_CODES
     corpus = made_up_corpus() if arguments.tiny else read_corpus(arguments.data)
-    work = arguments.work or arguments.output / "work"
-    folder = work / f"{arguments.model}-seed{arguments.seed}"
+    folder = arguments.work / f"{arguments.model}-seed{arguments.seed}"
     table = Table1(corpus, recipe, options, seed=arguments.seed, folder=folder, device=arguments.device)
-    for row in arguments.rows.split(","):
-        print(table.run(row, experiment))
+    settings = {"recipe": asdict(recipe), "codes": options, "threads": arguments.threads, "device": arguments.device}
+    rows = check_rows(arguments.rows.split(","), parser)
+    if arguments.steps:
+        tried = [trial(table, row, experiment, arguments.steps) for row in rows]
+        experiment.write({**settings, "steps": arguments.steps}, tried, f"{arguments.model}-trial")
+        return
+    for row in rows:
+        table.run(row, experiment)
+        write_table(experiment, arguments.work, settings)
+
+
+def check_rows(rows: list[str], parser: ArgumentParser) -> list[str]:
+    """The rows, refused where one is unknown."""
+    for row in rows:
+        if row not in ROWS:
+            parser.error(f"there is no row {row!r}; the rows are {', '.join(ROWS)}")
+    return rows
 
 
 if __name__ == "__main__":

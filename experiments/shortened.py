@@ -14,7 +14,6 @@ from language_model import SMALL, LanguageModel, Trainer, perplexity, start_weig
 from penn_treebank import Corpus
 from torch import nn
 
-import kdcode
 from kdcode.nn import KDEmbedding
 
 SHARE_OF_TEXT = 0.25
@@ -43,9 +42,3 @@ def shortened_perplexity(
     start_weights(model, recipe, seed)
     Trainer(model, recipe, checkpoint).train(corpus.head(SHARE_OF_TEXT))
     return perplexity(model, corpus.test)
-
-
-def trained_table(conventional: Path, corpus: Corpus) -> kdcode.VectorTable:
-    """The embedding table of a language model, from the checkpoint of `ptb_perplexity.py`'s conventional row."""
-    state = torch.load(conventional, weights_only=True, map_location="cpu")
-    return kdcode.VectorTable(corpus.words, state["model"]["embedding.weight"].numpy())
