@@ -27,9 +27,10 @@ class Experiment:
         script: the script's `__file__`.
         description: for `--help`.
         data: what `--data` holds, where the script needs any.
+        resumes: whether the script keeps a work folder and goes on from what it finds there.
     """
 
-    def __init__(self, script: str, description: str, data: str | None = None) -> None:
+    def __init__(self, script: str, description: str, data: str | None = None, *, resumes: bool = False) -> None:
         self.name = Path(script).stem
         self.parser = argparse.ArgumentParser(description=description.split("\n\n", maxsplit=1)[0])
         self.parser.add_argument("--seed", type=int, default=0, help="seed of everything random")
@@ -38,6 +39,9 @@ class Experiment:
         self.needs_data = data is not None
         if data:
             self.parser.add_argument("--data", type=Path, help=data)
+        if resumes:
+            text = "folder that keeps checkpoints and what is finished; by default OUTPUT/work"
+            self.parser.add_argument("--work", type=Path, help=text)
         self.started = time.perf_counter()
 
     def read_arguments(self) -> argparse.Namespace:
@@ -48,6 +52,11 @@ class Experiment:
         for folder in ("results", "figures"):
             (self.arguments.output / folder).mkdir(parents=True, exist_ok=True)
         return self.arguments
+
+    @property
+    def work(self) -> Path:
+        """The folder of a script that resumes."""
+        return Path(self.arguments.work or self.arguments.output / "work")
 
     def say(self, text: str) -> None:
         """One line of progress."""

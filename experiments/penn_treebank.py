@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 END_OF_SENTENCE = "<eos>"
+DATA = "folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt"
 
 
 @dataclass(frozen=True)

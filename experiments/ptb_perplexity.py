@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from experiment import HERE, Experiment, kept
+from experiment import Experiment, kept
 from figure import COLORS, panels
 from language_model import (
     LARGE,
@@ -34,7 +34,7 @@ from language_model import (
     start_weights,
     trained_table,
 )
-from penn_treebank import Corpus, made_up_corpus, read_corpus
+from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
 from torch import Tensor, nn
 
 import kdcode
@@ -252,9 +252,8 @@ def draw(path: Path, rows: list[dict[str, Any]], curves: dict[str, list[float]])
 
 def main() -> None:
     """Run the rows that are asked for, then write every finished one."""
-    experiment = Experiment(__file__, __doc__, data="folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt")
+    experiment = Experiment(__file__, __doc__, data=DATA, resumes=True)
     parser = experiment.parser
-    parser.add_argument("--work", type=Path, default=HERE / "work", help="folder for checkpoints and finished rows")
     parser.add_argument("--model", choices=("small", "large"), default="small", help="the paper's two models")
     parser.add_argument("--rows", default=",".join(ROWS), help="which rows to run, with commas between")
     parser.add_argument("--steps", type=int, help="only try each row for this many steps, and estimate the rest")
@@ -267,7 +266,7 @@ def main() -> None:
     if arguments.tiny:
         recipe, options = TINY_RECIPE, TINY_CODES
     corpus = made_up_corpus() if arguments.tiny else read_corpus(arguments.data)
-    folder = arguments.work / f"{arguments.model}-seed{arguments.seed}"
+    folder = experiment.work / f"{arguments.model}-seed{arguments.seed}"
     table = Table1(corpus, recipe, options, seed=arguments.seed, folder=folder, device=arguments.device)
     settings = {"recipe": asdict(recipe), "codes": options, "threads": arguments.threads, "device": arguments.device}
     rows = check_rows(arguments.rows.split(","), parser)
@@ -277,7 +276,7 @@ def main() -> None:
         return
     for row in rows:
         table.run(row, experiment)
-        write_table(experiment, arguments.work, settings)
+        write_table(experiment, experiment.work, settings)
 
 
 def check_rows(rows: list[str], parser: ArgumentParser) -> list[str]:

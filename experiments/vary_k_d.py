@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from experiment import HERE, Experiment, kept
+from experiment import Experiment, kept
 from figure import COLORS, panels
 from language_model import keep_freed_memory, trained_table
 from matplotlib.axes import Axes
-from penn_treebank import Corpus, made_up_corpus, read_corpus
+from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
 from shortened import SHARE_OF_TEXT, SHORT, shortened_perplexity
 
 import kdcode
@@ -125,8 +125,7 @@ def _draw_panel(axis: Axes, rows: list[dict[str, Any]], moving: str, full: float
 
 def main() -> None:
     """Measure every point, write, print and draw them."""
-    experiment = Experiment(__file__, __doc__, data="folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt")
-    experiment.parser.add_argument("--work", type=Path, default=HERE / "work", help="work folder of ptb_perplexity.py")
+    experiment = Experiment(__file__, __doc__, data=DATA, resumes=True)
     experiment.parser.add_argument("--points", help="measure only these, as 50x16,8x10 (K x D), and write no result")
     experiment.parser.add_argument("--threads", type=int, default=2, help="processor threads")
     arguments = experiment.read_arguments()
@@ -138,8 +137,8 @@ def main() -> None:
         table = kdcode.VectorTable(corpus.words, draws)
     else:
         corpus = read_corpus(arguments.data)
-        table = trained_table(arguments.work / f"small-seed{arguments.seed}" / "conventional.pt", corpus)
-    sweep = Sweep(table, corpus, arguments.work, seed=arguments.seed, tiny=arguments.tiny)
+        table = trained_table(experiment.work / f"small-seed{arguments.seed}" / "conventional.pt", corpus)
+    sweep = Sweep(table, corpus, experiment.work, seed=arguments.seed, tiny=arguments.tiny)
     if arguments.points:
         for point in arguments.points.split(","):
             size, length = map(int, point.split("x"))

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from language_model import (
+    LARGE,
+    SMALL,
+    LanguageModel,
+    Trainer,
+    in_lanes,
+    perplexity,
+    start_weights,
+    trained_table,
+)
+from penn_treebank import made_up_corpus
+from torch import nn
+
+from kdcode.nn import KDEmbedding
+
+TINY = replace(SMALL, hidden=12, epochs=3, constant_epochs=1, unroll=10, lanes=4)
+CORPUS = made_up_corpus(words=50, tokens=2000)
+
+
+def coded_embedding(composition: str) -> KDEmbedding:
+    codes = torch.randint(6, (50, 3), generator=torch.Generator().manual_seed(0))
+    return KDEmbedding.from_codes(codes, 6, 12, composition=composition)
+
+
+def fresh(embedding: nn.Module | None = None, recipe=TINY) -> LanguageModel:
+    model = LanguageModel(embedding or nn.Embedding(50, 12), 50, recipe)
+    start_weights(model, recipe, seed=0)
+    return model
+
+
+def test_lanes_are_stretches_of_the_text():
+    assert in_lanes(torch.arange(11), 3).tolist() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+
+
+def test_rates_hold_and_then_fall():
+    assert [SMALL.rate_factor(epoch) for epoch in range(7)] == [1, 1, 1, 1, 0.5, 0.25, 0.125]
+    assert LARGE.rate_factor(13) == 1
+    assert LARGE.rate_factor(15) == pytest.approx(1.15**-2)
+
+
+def test_a_model_that_knows_nothing_is_as_perplexed_as_there_are_words():
+    model = fresh()
+    nn.init.zeros_(model.output.weight)
+    nn.init.zeros_(model.output.bias)
+    assert perplexity(model, CORPUS.valid) == pytest.approx(50, rel=1e-5)
+
+
+def test_perplexity_by_pieces_is_that_of_the_whole_text():
+    model = fresh()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(10)  # so that the state matters
+        logits, _ = model(CORPUS.valid[:-1, None])
+    loss = nn.functional.cross_entropy(logits, CORPUS.valid[1:])
+    assert perplexity(model, CORPUS.valid, unroll=7) == pytest.approx(float(loss.exp()), rel=1e-4)
+
+
+@pytest.mark.parametrize("embedding", [None, "linear", "lstm"])
+def test_training_learns_the_text(embedding):
+    torch.manual_seed(0)
+    recipe = replace(TINY, epochs=10, constant_epochs=10, spread=0.5)
+    model = fresh(coded_embedding(embedding) if embedding else None, recipe)
+    run = Trainer(model, recipe).train(CORPUS)
+    assert run.train_perplexity[-1] < 0.7 * run.train_perplexity[0]
+    assert run.valid_perplexity[-1] == pytest.approx(perplexity(model, CORPUS.valid, TINY.lanes))
+    assert len(run.seconds) == len(run.train_perplexity) == 10
+
+
+@pytest.mark.parametrize("composition", ["linear", "lstm"])
+def test_a_run_that_is_taken_up_again_ends_the_same(tmp_path, composition):
+    recipe = replace(TINY, dropout=0.2)
+
+    def model() -> LanguageModel:
+        torch.manual_seed(0)
+        return fresh(coded_embedding(composition), recipe)
+
+    whole = model()
+    Trainer(whole, recipe).train(CORPUS)
+    Trainer(model(), replace(recipe, epochs=1), tmp_path / "run.pt").train(CORPUS)
+    torch.manual_seed(99)  # what was drawn in between must not matter
+    again = model()
+    run = Trainer(again, recipe, tmp_path / "run.pt").train(CORPUS)
+    assert len(run.valid_perplexity) == 3
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+def test_only_an_lstm_composition_has_its_own_optimizer():
+    trainer = Trainer(fresh(coded_embedding("lstm")), TINY)
+    assert {id(weight) for weight in trainer.by_adam} == {
+        id(weight) for weight in trainer.model.embedding.composition.parameters()
+    }
+    assert len(trainer.optimizers) == 2
+    assert not Trainer(fresh(coded_embedding("linear")), TINY).by_adam
+
+
+def test_the_first_weights_are_uniform_but_those_of_an_lstm_composition():
+    model = fresh(coded_embedding("lstm"))
+    assert float(model.output.weight.detach().abs().max()) <= TINY.spread
+    assert float(model.embedding.composition.codebook.detach().abs().max()) > 5 * TINY.spread
+
+
+def test_the_table_of_a_trained_model_is_read_from_its_checkpoint(tmp_path):
+    model = fresh()
+    Trainer(model, replace(TINY, epochs=1), tmp_path / "run.pt").train(CORPUS)
+    table = trained_table(tmp_path / "run.pt", CORPUS)
+    assert torch.equal(torch.from_numpy(table.matrix), model.embedding.weight.detach())
+    assert list(table.symbols) == CORPUS.words
