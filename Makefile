@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.installed
 
-.PHONY: demo test test-slow check fix docs results clean
+.PHONY: demo test test-slow check fix docs results reproduce reproduce-full clean
 
 demo: $(SETUP)  ## compress 10,000 word vectors and show what came of it
 	$(BIN)/kdcode demo
@@ -30,6 +30,24 @@ docs: $(SETUP)  ## write docs/cli.md from the commands' own help
 results: $(SETUP)  ## measure again what README and docs quote; DATA is a folder with GloVe 100d (vectors.npy, symbols.txt)
 	$(BIN)/python benchmarks/reconstruction.py --data $(DATA)
 	$(BIN)/python benchmarks/symbol_index.py --symbols $(DATA)/symbols.txt
+
+# DATA here is the folder that holds glove-100d/ and ptb/.
+GLOVE = --data $(DATA)/glove-100d
+PTB = --data $(DATA)/ptb --work $(or $(WORK),experiments/work)
+
+reproduce: $(SETUP)  ## the paper's experiments that take minutes
+	$(BIN)/python experiments/temperature.py
+	$(BIN)/python experiments/clustering.py
+	$(BIN)/python experiments/code_space.py
+	$(BIN)/python experiments/glove_codes.py $(GLOVE)
+	$(BIN)/python experiments/related.py $(GLOVE)
+
+reproduce-full: reproduce  ## all of them: the language models take hours, and go on from WORK when started again
+	$(BIN)/python experiments/ptb_perplexity.py $(PTB)
+	$(BIN)/python experiments/ptb_perplexity.py $(PTB) --steps 100 --rows conventional,random-linear,random-lstm
+	$(BIN)/python experiments/ptb_perplexity.py $(PTB) --steps 200 --rows conventional,random-linear,random-lstm --model large
+	$(BIN)/python experiments/vary_k_d.py $(PTB)
+	$(BIN)/python experiments/lightrnn.py $(PTB) --glove $(DATA)/glove-100d
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -109,10 +109,10 @@ OnSteps = Callable[[Training, int, int], None]
 
 
 def start_weights(model: LanguageModel, recipe: Recipe, seed: int) -> None:
-    """Draw all weights uniform within ± spread, as the recipe does; an LSTM composition keeps its own start."""
+    """Draw all weights uniform within ± spread, as the recipe does, those of a composition among them."""
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for weight in _by_optimizer(model)[0]:
+        for weight in model.parameters():
             weight.copy_(torch.rand(weight.shape, generator=draw) * 2 * recipe.spread - recipe.spread)
 
 

@@ -64,7 +64,7 @@ def test_perplexity_by_pieces_is_that_of_the_whole_text():
 @pytest.mark.parametrize("embedding", [None, "linear", "lstm"])
 def test_training_learns_the_text(embedding):
     torch.manual_seed(0)
-    recipe = replace(TINY, epochs=10, constant_epochs=10, spread=0.5)
+    recipe = replace(TINY, epochs=10, constant_epochs=10, spread=0.5, composition_rate=1e-2)
     model = fresh(coded_embedding(embedding) if embedding else None, recipe)
     run = Trainer(model, recipe).train(CORPUS)
     assert run.train_perplexity[-1] < 0.7 * run.train_perplexity[0]
@@ -100,10 +100,12 @@ def test_only_an_lstm_composition_has_its_own_optimizer():
     assert not Trainer(fresh(coded_embedding("linear")), TINY).by_adam
 
 
-def test_the_first_weights_are_uniform_but_those_of_an_lstm_composition():
-    model = fresh(coded_embedding("lstm"))
-    assert float(model.output.weight.detach().abs().max()) <= TINY.spread
-    assert float(model.embedding.composition.codebook.detach().abs().max()) > 5 * TINY.spread
+@pytest.mark.parametrize("composition", ["linear", "lstm"])
+def test_the_first_weights_are_uniform_and_follow_the_seed(composition):
+    model, again = fresh(coded_embedding(composition)), fresh(coded_embedding(composition))
+    for name, weight in model.named_parameters():
+        assert 0.8 * TINY.spread < float(weight.detach().abs().max()) <= TINY.spread, name
+        assert torch.equal(weight, again.get_parameter(name)), name
 
 
 def test_the_table_of_a_trained_model_is_read_from_its_checkpoint(tmp_path):
