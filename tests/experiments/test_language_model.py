@@ -100,12 +100,20 @@ def test_only_an_lstm_composition_has_its_own_optimizer():
     assert not Trainer(fresh(coded_embedding("linear")), TINY).by_adam
 
 
-@pytest.mark.parametrize("composition", ["linear", "lstm"])
-def test_the_first_weights_are_uniform_and_follow_the_seed(composition):
-    model, again = fresh(coded_embedding(composition)), fresh(coded_embedding(composition))
+def test_the_first_weights_follow_the_seed():
+    model, again, other = (fresh(coded_embedding("lstm")) for _ in range(3))
+    start_weights(other, TINY, seed=1)
     for name, weight in model.named_parameters():
-        assert 0.8 * TINY.spread < float(weight.detach().abs().max()) <= TINY.spread, name
         assert torch.equal(weight, again.get_parameter(name)), name
+        assert not weight.any() or not torch.equal(weight, other.get_parameter(name)), name
+
+
+def test_the_first_weights_are_uniform_and_vectors_equally_large_with_both_compositions():
+    linear, lstm = fresh(coded_embedding("linear")), fresh(coded_embedding("lstm"))
+    for name, weight in linear.named_parameters():
+        assert 0.8 * TINY.spread < float(weight.detach().abs().max()) <= TINY.spread, name
+    expected = float(linear.embedding.weight.detach().std())
+    assert float(lstm.embedding.weight.detach().std()) == pytest.approx(expected, rel=0.25)
 
 
 def test_the_table_of_a_trained_model_is_read_from_its_checkpoint(tmp_path):
