@@ -12,7 +12,7 @@ from kdcode.symbols import StoredSymbols
 from kdcode.table import RowNumbers, VectorTable
 
 COMPOSITION_NAMES = tuple(COMPOSITIONS)
-LEARNER_NAMES = ("straight-through", "random")
+LEARNER_NAMES = ("straight-through", "random", "encoder")
 START_NAMES = ("random", "warm")
 CHOICE_NAMES = ("straight-through", "soft", "gumbel")
 CLOCK_NAMES = ("update", "epoch")
@@ -33,7 +33,9 @@ class CompressOptions:
     codeword_dim: int | None = _option(None, "Numbers in a codeword; by default the vectors' dimension (product: d/D).")
     numbers: str = _option("float16", "Number format of the stored codewords.", choices=tuple(NUMBER_BYTES))
     learner: str = _option(
-        "straight-through", "How codes are found; random is the paper's control.", choices=LEARNER_NAMES
+        "straight-through",
+        "How codes are found; random is the paper's control, encoder a network that can code unseen vectors too.",
+        choices=LEARNER_NAMES,
     )
     start: str = _option(
         "random", "Where learning starts: at random as in the paper, or from residual k-means.", choices=START_NAMES
@@ -78,6 +80,8 @@ class CompressOptions:
             _within("codeword_dim", self.codeword_dim, 1, None)
             if self.composition == "product":
                 raise OptionError("codeword_dim follows from the code length in a product composition; leave it out")
+        if self.learner == "encoder" and self.composition != "linear":
+            raise OptionError(f"composition must be linear for the encoder, got {self.composition!r}")
         for name in ("temperature", "logit_rate", "codeword_rate"):
             if not getattr(self, name) > 0:
                 raise OptionError(f"{name} must be above 0, got {getattr(self, name)}")

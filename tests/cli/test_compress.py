@@ -55,6 +55,16 @@ def test_flags_reach_the_learner(run, words, tmp_path):
     assert coded.provenance["options"]["start"] == "warm"
 
 
+def test_the_encoder_learns_sums_of_codewords_and_nothing_else(run, words, tmp_path):
+    target = tmp_path / "out.kdc"
+    assert run("compress", words, target, *QUICK, "--learner", "encoder").exit_code == 0
+    assert kdcode.load(target).provenance["learner"] == "encoder"
+    flags = ("--learner", "encoder", "--composition", "lstm")
+    refused = run("compress", words, tmp_path / "other.kdc", *QUICK, *flags)
+    assert refused.exit_code == 2
+    assert "--composition must be linear for the encoder, got 'lstm'" in refused.stderr
+
+
 def test_lines_that_were_skipped_are_told(run, words, tmp_path):
     with words.open("a") as stream:
         stream.write("broken 1 2\n")

@@ -10,7 +10,7 @@ import kdcode
 from kdcode.data import glove_50d
 from kdcode.errors import CheckpointError, OptionError, TableError
 from kdcode.learning import Checkpoint
-from kdcode.options import COMPOSITION_NAMES, CompressOptions, promised_sizes
+from kdcode.options import COMPOSITION_NAMES, LEARNER_NAMES, CompressOptions, promised_sizes
 
 QUICK = CompressOptions(codebook_size=8, code_length=4, epochs=12, batch_size=100, start="random", settle=2)
 
@@ -47,8 +47,15 @@ def test_planted_codes_are_found_again(start, table, size):
     assert len({*zip(vector_groups, code_groups, strict=True)}) == len(np.unique(code_groups))
 
 
-@pytest.mark.parametrize("composition", COMPOSITION_NAMES)
-@pytest.mark.parametrize("learner", ["straight-through", "random"])
+@pytest.mark.parametrize(
+    ("learner", "composition"),
+    [
+        (learner, composition)
+        for learner in LEARNER_NAMES
+        for composition in COMPOSITION_NAMES
+        if learner != "encoder" or composition == "linear"  # the encoder's codewords are added
+    ],
+)
 def test_every_learner_and_composition_keeps_its_promise_of_size(composition, learner, tmp_path):
     table = small_table()
     options = QUICK.changed(composition=composition, learner=learner, numbers="float16")
@@ -68,11 +75,13 @@ def test_learned_codes_beat_random_ones_and_the_lstm_is_no_worse_than_linear():
         for name, changes in {
             "random": {"learner": "random"},
             "linear": {},
+            "encoder": {"learner": "encoder"},
             "lstm": {"composition": "lstm"},
             "product": {"composition": "product"},
         }.items()
     }
     assert errors["linear"] < 0.7 * errors["random"]
+    assert errors["encoder"] < 0.7 * errors["random"]
     assert errors["linear"] < errors["product"]
     assert errors["lstm"] <= errors["linear"]
 
@@ -84,30 +93,33 @@ def test_codewords_shorter_than_vectors_are_projected():
     assert coded.provenance["relative_error"] < 0.8
 
 
-def test_a_seed_gives_the_same_codes_and_another_seed_others():
-    first, again, other = (kdcode.compress(small_table(), QUICK, seed=seed) for seed in (3, 3, 4))
+@pytest.mark.parametrize("learner", LEARNER_NAMES)
+def test_a_seed_gives_the_same_codes_and_another_seed_others(learner):
+    first, again, other = (kdcode.compress(small_table(), QUICK, learner=learner, seed=seed) for seed in (3, 3, 4))
     assert np.array_equal(first.codes, again.codes)
     assert np.array_equal(first.codebook.stored, again.codebook.stored)
     assert not np.array_equal(first.codes, other.codes)
 
 
-def test_global_generators_are_left_alone():
+@pytest.mark.parametrize("learner", LEARNER_NAMES)
+def test_global_generators_are_left_alone(learner):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
     np.random.seed(5)
-    kdcode.compress(small_table(100), QUICK, epochs=1)
+    kdcode.compress(small_table(100), QUICK, learner=learner, epochs=1)
     assert torch.equal(torch.rand(3), expected)
     assert np.random.random() == np.random.RandomState(5).random_sample()
 
 
-def test_reports_tell_the_whole_run():
+@pytest.mark.parametrize("learner", ["straight-through", "encoder"])
+def test_reports_tell_the_whole_run(learner):
     reports = []
-    kdcode.compress(small_table(), QUICK, temperature_decay=0.5, on_step=reports.append)
+    kdcode.compress(small_table(), QUICK, learner=learner, temperature_decay=0.5, on_step=reports.append)
     assert [report.step for report in reports] == list(range(1, 12 * 4 + 2 + 1))
     assert {report.total_steps for report in reports} == {50}
     assert reports[-1].loss < reports[0].loss
-    assert 0 < reports[0].codes_changed <= 1
+    assert 0 < reports[4].codes_changed <= 1  # the rows' second visit
     assert reports[0].temperature == 1
     assert reports[47].temperature == pytest.approx(1 / (1 + 0.5 * 11))
 
@@ -120,24 +132,28 @@ def test_the_other_choices_learn_too(choice):
     assert coded.provenance["relative_error"] < 0.7
 
 
-def test_more_codewords_than_rows_are_no_trouble():
+@pytest.mark.parametrize("learner", ["straight-through", "encoder"])
+def test_more_codewords_than_rows_are_no_trouble(learner):
     table = small_table(20)
-    coded = kdcode.compress(table, QUICK, codebook_size=64, start="warm")
+    coded = kdcode.compress(table, QUICK, learner=learner, codebook_size=64, start="warm")
     assert coded.provenance["relative_error"] < 0.05
 
 
-def test_one_row_and_equal_rows():
-    one = kdcode.compress(kdcode.VectorTable(["only"], [[1.0, 2.0]]), QUICK, code_length=1, numbers="float32")
+@pytest.mark.parametrize("learner", LEARNER_NAMES)
+def test_one_row_and_equal_rows(learner):
+    options = QUICK.changed(learner=learner, numbers="float32")
+    one = kdcode.compress(kdcode.VectorTable(["only"], [[1.0, 2.0]]), options, code_length=1)
     np.testing.assert_allclose(one["only"], [1, 2], rtol=1e-5)
-    same = kdcode.compress(kdcode.VectorTable(None, np.ones((30, 3))), QUICK, numbers="float32")
+    same = kdcode.compress(kdcode.VectorTable(None, np.ones((30, 3))), options)
     np.testing.assert_allclose(same.decode(7), [1, 1, 1], rtol=1e-5)
 
 
-def test_settle_0_leaves_what_gradients_found(monkeypatch):
+@pytest.mark.parametrize("learner", ["straight-through", "encoder"])
+def test_settle_0_leaves_what_gradients_found(learner, monkeypatch):
     called = []
     monkeypatch.setattr("kdcode.learning.learners.solve_weights", lambda *_: called.append("solve"))
     monkeypatch.setattr("kdcode.learning.learners.settle_codes", lambda *_: called.append("settle"))
-    kdcode.compress(small_table(100), QUICK, settle=0)
+    kdcode.compress(small_table(100), QUICK, learner=learner, settle=0)
     assert called == []
 
 
@@ -165,10 +181,11 @@ class KilledError(Exception):
     [
         ({}, (1, 23, 48, 49)),
         ({"start": "warm"}, (10,)),
+        ({"learner": "encoder"}, (1, 23, 48, 49)),
         ({"composition": "lstm"}, (20, 49, 53, 59)),
         ({"composition": "lstm", "lstm_from": "start", "settle": 0}, (30,)),
     ],
-    ids=["linear", "warm", "lstm", "lstm from the start"],
+    ids=["linear", "warm", "encoder", "lstm", "lstm from the start"],
 )
 def test_a_killed_run_goes_on_and_ends_the_same(changes, steps, tmp_path):
     options = QUICK.changed(**changes)

@@ -8,7 +8,7 @@ except ImportError as error:
     raise MissingExtraError("learning codes", "learn") from error
 
 from kdcode.learning.checkpoint import Checkpoint
-from kdcode.learning.compress import compress
+from kdcode.learning.compress import LearnedEncoder, compress, learn_encoder
 from kdcode.learning.progress import StepReport
 
-__all__ = ["Checkpoint", "StepReport", "compress"]
+__all__ = ["Checkpoint", "LearnedEncoder", "StepReport", "compress", "learn_encoder"]

@@ -1,11 +1,11 @@
-"""From a table of vectors to a coded table: the one function that most callers need."""
+"""From a table of vectors to a coded table: the one function that most callers need, and one that keeps the encoder."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -13,8 +13,10 @@ import torch
 from kdcode._version import __version__
 from kdcode.codebook import Codebook
 from kdcode.coded import CodedTable
+from kdcode.errors import OptionError
 from kdcode.evaluation import relative_error
 from kdcode.learning.checkpoint import Checkpoint
+from kdcode.learning.encoder import Encoder
 from kdcode.learning.learners import LEARNERS, total_steps
 from kdcode.learning.progress import OnStep
 from kdcode.learning.run import Run
@@ -45,10 +47,62 @@ def compress(
         The coded table. Its relative squared error is in `provenance["relative_error"]`.
     """
     options = (options or CompressOptions()).changed(**changes)
+    return _compress(table, options, on_step, checkpoint, device)[0]
+
+
+class LearnedEncoder(NamedTuple):
+    """A coded table and the network that gives codes under its codebook to other vectors."""
+
+    coded: CodedTable
+    encoder: Encoder
+
+
+def learn_encoder(
+    table: VectorTable,
+    options: CompressOptions | None = None,
+    *,
+    on_step: OnStep | None = None,
+    checkpoint: Checkpoint | None = None,
+    device: torch.device | str = "cpu",
+    **changes: Any,  # noqa: ANN401 - option values of any type
+) -> LearnedEncoder:
+    """What `compress` does with `learner="encoder"`, and the learned network beside the coded table.
+
+        learned = learn_encoder(table, codebook_size=16, code_length=32, settle=0)
+        codes = learned.encoder.encode(new_vectors)
+        approximate = learned.coded.compose(codes)
+
+    With `settle=0` the codebook is the one that the network was learned with. The closing refits make the table's own
+    vectors better and fit the codebook to codes that are no longer the network's, so unseen vectors get a little worse.
+    `CodedTable.encode` searches for codes instead; it is slower, and nearer to the vectors.
+
+    Args:
+        table: symbols and vectors.
+        options: how; the defaults where left out.
+        on_step: called after every update with a `StepReport`. If it raises, a checkpoint is written first.
+        checkpoint: makes a killed run resumable.
+        device: where to learn; the encoder is given back on the CPU.
+        **changes: single options by name, over `options`.
+    """
+    options = (options or CompressOptions()).changed(**{"learner": "encoder", **changes})
+    if options.learner != "encoder":
+        raise OptionError(f"learner must be encoder to learn one, got {options.learner!r}")
+    coded, encoder = _compress(table, options, on_step, checkpoint, device)
+    return LearnedEncoder(coded, cast(Encoder, encoder).cpu().eval())
+
+
+def _compress(
+    table: VectorTable,
+    options: CompressOptions,
+    on_step: OnStep | None,
+    checkpoint: Checkpoint | None,
+    device: torch.device | str,
+) -> tuple[CodedTable, Encoder | None]:
+    """The coded table, and the network where the learner has one."""
     options.code_shape(len(table), table.embedding_dim)  # refuses what cannot work before anything is done
     started = time.monotonic()
     run = Run(total_steps(len(table), options), _identity(table, options), on_step, checkpoint)
-    target, codes, composition = LEARNERS[options.learner](table, options, run, device)
+    target, codes, composition, encoder = LEARNERS[options.learner](table, options, run, device)
     target.restore(composition)
     words, twin = composition.cpu().to_numpy()
     coded = CodedTable.from_codes(table.symbols, codes.cpu().numpy(), Codebook.of(words, options.numbers), twin)
@@ -59,7 +113,7 @@ def compress(
         seconds=round(time.monotonic() - started, 1),
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
     )
-    return coded
+    return coded, encoder
 
 
 def _identity(table: VectorTable, options: CompressOptions) -> str:

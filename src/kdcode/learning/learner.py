@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from kdcode.learning.progress import StepReport
-from kdcode.learning.randomness import generator_for
+from kdcode.learning.randomness import generator_for, shuffled_rows
 from kdcode.learning.row_optimizer import RowOptimizer
 from kdcode.learning.run import Run
 from kdcode.learning.starts import Start, first_logits
 from kdcode.learning.straight_through import CHOICES, lookup
 from kdcode.learning.target import CHUNK_ROWS, Target
-from kdcode.learning.temperature import ConstantTemperature, DecayingTemperature, Temperature
+from kdcode.learning.temperature import temperature_of
 from kdcode.options import CompressOptions
 
 _OTHER_WEIGHTS_RATE = {"linear": 0.2, "lstm": 0.02, "product": 0.0}
@@ -59,11 +59,7 @@ class GradientLearner:
         self.total_steps = self.steps_per_epoch * options.epochs_for(len(target))
         self.best = self._solution()
         self.choose = CHOICES[options.choice]
-        self.temperature: Temperature = ConstantTemperature(options.temperature)
-        if options.temperature_decay > 0:
-            self.temperature = DecayingTemperature(
-                options.temperature, options.temperature_decay, options.temperature_clock
-            )
+        self.temperature = temperature_of(options)
         self._gains: Tensor | None = None
         self.logits: Tensor | None = None
         if learn_codes:
@@ -141,8 +137,7 @@ class GradientLearner:
     def _order(self, epoch: int) -> Tensor:
         if getattr(self, "_ordered_epoch", None) != epoch:
             self._ordered_epoch = epoch
-            generator = generator_for(self.options.seed, "order", epoch)
-            self._permutation = torch.randperm(len(self.target), generator=generator).to(self.target.vectors.device)
+            self._permutation = shuffled_rows(len(self.target), self.options.seed, epoch, self.target.vectors.device)
         return self._permutation
 
     def _end_epoch(self) -> None:

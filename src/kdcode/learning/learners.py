@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kdcode.budget import CodeShape
 from kdcode.learning.composition import CompositionModule, LinearComposition
+from kdcode.learning.encoder import Encoder, EncoderLearner, fresh_encoder
 from kdcode.learning.learner import GradientLearner
 from kdcode.learning.least_squares import solve_weights
 from kdcode.learning.progress import StepReport
@@ -27,11 +28,12 @@ _LSTM_SHARE = 5
 
 
 class Solution(NamedTuple):
-    """(N, D) codes and their composition, in the units of `target`."""
+    """(N, D) codes and their composition, in the units of `target`, and the network that codes came from, if one."""
 
     target: Target
     codes: Tensor
     composition: CompositionModule
+    encoder: Encoder | None = None
 
 
 def learn_random(table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str) -> Solution:
@@ -39,7 +41,7 @@ def learn_random(table: VectorTable, options: CompressOptions, run: Run, device:
     target, shape = _target(table, options, device)
     stages = _Stages(target, shape, options, run)
     found = stages.by_gradient(lambda: random_start(target, shape, options.seed), learn_codes=False)
-    _solve_if_better(*found)
+    _solve_if_better(target, found.codes, found.composition)
     return found
 
 
@@ -55,8 +57,22 @@ def learn_straight_through(
     return stages.by_refits(found, rounds=_rounds(options))
 
 
+def learn_by_encoder(table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str) -> Solution:
+    """A network's codes (Shu and Nakayama, 2017), then rounds of exact refits; with settle=0 theirs as it is.
+
+    The options `start`, `choice` and `curvature` are of no use here: there are no free logits.
+    """
+    target, shape = _target(table, options, device)
+    stages = _Stages(target, shape, options, run)
+    return stages.by_refits(stages.by_encoder(), rounds=_rounds(options))
+
+
 Learner = Callable[[VectorTable, CompressOptions, Run, torch.device | str], Solution]
-LEARNERS: dict[str, Learner] = {"straight-through": learn_straight_through, "random": learn_random}
+LEARNERS: dict[str, Learner] = {
+    "straight-through": learn_straight_through,
+    "random": learn_random,
+    "encoder": learn_by_encoder,
+}
 """The one table of learners."""
 
 
@@ -125,7 +141,7 @@ def _full_words(composition: CompositionModule) -> Tensor:
 
 
 class _Stages:
-    """The two stages of a learner, each of which a run may resume in.
+    """The stages of a learner, by gradient or by an encoder and then by refits, each of which a run may resume in.
 
     Args:
         target: what to approximate.
@@ -153,11 +169,23 @@ class _Stages:
         learner.composition.load_state_dict(best.weights)
         return Solution(self.target, best.codes, learner.composition)
 
+    def by_encoder(self) -> Solution:
+        """Learn a network that gives the codes; where the checkpoint is of a later stage, a fresh one in its place."""
+        start = random_start(self.target, self.shape, self.options.seed)
+        encoder = fresh_encoder(self.target, self.shape.code_length, self.shape.codebook_size, self.options.seed)
+        resumed = self.run.resumed_stage
+        if resumed is not None and resumed > self.first:
+            return Solution(self.target, start.codes, start.composition, encoder)
+        best = EncoderLearner(self.target, encoder, start, self.options).run(self.run, self.first)
+        start.composition.load_state_dict(best.weights)
+        encoder.load_state_dict(best.encoder)
+        return Solution(self.target, best.codes, start.composition, encoder)
+
     def by_refits(self, found: Solution, rounds: int) -> Solution:
         """Alternate between the best weights for the codes and better codes for the weights; never worse."""
         if rounds == 0:
             return found
-        target, codes, composition = found
+        target, codes, composition, encoder = found
         state = self.run.begin(self.first + 1)
         if state is None:
             _solve_if_better(target, codes, composition)
@@ -165,6 +193,8 @@ class _Stages:
         else:
             codes = state["codes"].to(codes.device)
             composition.load_state_dict(state["weights"])
+            if encoder is not None:
+                encoder.load_state_dict(state["encoder"])
             done = state["round"]
         for number in range(done + 1, rounds + 1):
             before = codes
@@ -175,12 +205,13 @@ class _Stages:
             used = sum(len(column.unique()) for column in codes.t())
             unused = self.shape.code_length * self.shape.codebook_size - used
             report = StepReport(number, rounds, error, changed, 0.0, unused)
-            self.run.after_step(report, partial(_refit_state, number, codes, composition))
-        return Solution(target, codes, composition)
+            self.run.after_step(report, partial(_refit_state, number, codes, composition, encoder))
+        return Solution(target, codes, composition, encoder)
 
 
-def _refit_state(number: int, codes: Tensor, composition: CompositionModule) -> State:
-    return {"round": number, "codes": codes, "weights": composition.state_dict()}
+def _refit_state(number: int, codes: Tensor, composition: CompositionModule, encoder: Encoder | None) -> State:
+    network = None if encoder is None else encoder.state_dict()
+    return {"round": number, "codes": codes, "weights": composition.state_dict(), "encoder": network}
 
 
 def _solve_if_better(target: Target, codes: Tensor, composition: CompositionModule) -> float:

@@ -12,3 +12,8 @@ def generator_for(seed: int, purpose: str, number: int = 0, device: torch.device
     """A generator that depends on nothing but its arguments; the global generators are not touched."""
     words = np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), number]).generate_state(2)
     return torch.Generator(device=device).manual_seed(int(words[0]) << 32 | int(words[1]))
+
+
+def shuffled_rows(count: int, seed: int, epoch: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """(count,) row numbers in the order in which an epoch sees them."""
+    return torch.randperm(count, generator=generator_for(seed, "order", epoch)).to(device)

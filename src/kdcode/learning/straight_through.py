@@ -129,13 +129,17 @@ def gumbel(
 
     Arguments as for `straight_through`; `generator` draws the noise.
     """
-    uniform = torch.rand(logits.shape, generator=generator, dtype=logits.dtype, device=logits.device)
-    noise = -torch.log(-torch.log(uniform.clamp(1e-10, 1 - 1e-7)))
-    return straight_through(logits + noise, codebook, temperature, curvature=curvature)
+    return straight_through(logits + gumbel_noise(logits, generator), codebook, temperature, curvature=curvature)
 
 
 CHOICES: dict[str, Choice] = {"straight-through": straight_through, "soft": soft, "gumbel": gumbel}
 """The one table of choices; options name them by these keys."""
+
+
+def gumbel_noise(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Noise of the shape of `logits`: the largest logit with its noise is a draw in proportion to exp(logits)."""
+    uniform = torch.rand(logits.shape, generator=generator, dtype=logits.dtype, device=logits.device)
+    return -torch.log(-torch.log(uniform.clamp(1e-10, 1 - 1e-7)))
 
 
 def swap_costs(slope: Tensor, codes: Tensor, codebook: Tensor, curvature: Tensor) -> Tensor:

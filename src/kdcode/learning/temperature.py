@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kdcode.errors import OptionError
-from kdcode.options import CLOCK_NAMES
+from kdcode.options import CLOCK_NAMES, CompressOptions
 
 
 class Temperature(Protocol):
@@ -58,6 +58,13 @@ class DecayingTemperature:
     def at(self, update: int, epoch: int) -> float:
         """T_0 / (1 + decay · t)."""
         return self.initial / (1 + self.decay * (update if self.clock == "update" else epoch))
+
+
+def temperature_of(options: CompressOptions) -> Temperature:
+    """The schedule that the options ask for."""
+    if options.temperature_decay > 0:
+        return DecayingTemperature(options.temperature, options.temperature_decay, options.temperature_clock)
+    return ConstantTemperature(options.temperature)
 
 
 def _check_positive(value: float) -> None:
