@@ -23,14 +23,6 @@ def kept(committed):
     return committed("lightrnn")
 
 
-@pytest.fixture
-def kept_language_model(kept):
-    rows = [row for row in kept["rows"] if row["table"] == "ptb"]
-    if not rows:
-        pytest.skip("the result has no language model yet")
-    return rows
-
-
 def check_table(rows, words):
     """What must hold for the rows of any table."""
     target = lightrnn.best_of(rows, COMPACT)["embedding_bytes"]
@@ -101,19 +93,19 @@ def test_the_kept_result_compares_ten_thousand_words(kept, tiny):
     assert not kept["settings"]["tiny"]
     assert {"kdcode", "numpy", "scipy", "torch", "python"} <= kept["versions"].keys()
     assert kept["date"]
-    glove = [row for row in kept["rows"] if row["table"] == "glove"]
-    error = check_table(glove, 10_000)
-    assert error[SAME_BYTES] < error[SAME_SHAPE]
-    compact = lightrnn.best_of(glove, COMPACT)
-    assert 0 <= compact["excess_at_most"] < 0.005
+    for table in ("glove", "ptb"):
+        rows = [row for row in kept["rows"] if row["table"] == table]
+        error = check_table(rows, 10_000)
+        assert error[SAME_BYTES] < error[SAME_SHAPE]
+        assert 0 <= lightrnn.best_of(rows, COMPACT)["excess_at_most"] < 0.01
     check_matchings(kept["matchings"])
     assert {record["words"] for record in kept["matchings"]} == {900, 2500, 10_000}
 
 
-def test_the_kept_language_models_are_those_of_every_kind_of_code(kept_language_model):
-    rows = kept_language_model
-    check_table(rows, 10_000)
-    perplexity = {row["row"]: row["short_test_perplexity"] for row in rows if row["short_test_perplexity"] is not None}
+def test_the_kept_language_models_are_those_of_every_kind_of_code(kept):
+    perplexity = {row["row"]: row["short_test_perplexity"] for row in kept["rows"] if row["short_test_perplexity"]}
+    if not perplexity:
+        pytest.skip("no language model is trained yet")
     assert perplexity.keys() == {FULL, *KINDS}
     assert perplexity[COMPACT] < perplexity[RANDOM_SLOTS]
     assert perplexity[SAME_BYTES] < perplexity[COMPACT]
