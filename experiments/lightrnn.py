@@ -55,7 +55,7 @@ COMPACT, RANDOM_SLOTS, SAME_SHAPE, SAME_BYTES = (
 )
 FULL = "full table"
 KINDS = (RANDOM_SLOTS, COMPACT, SAME_SHAPE, SAME_BYTES)
-TITLES = {"glove": "GloVe", "ptb": "PTB embedding"}
+TITLES = {"glove": "GloVe", "ptb": "PTB table"}
 
 
 class Comparison:
@@ -240,7 +240,7 @@ def draw(path: Path, rows: list[dict[str, Any]]) -> None:
             best = [best_of([row for row in rows if row["table"] == table], kind) for kind in KINDS]
             labels = [f"{row['row']}\nK={row['codebook_size']}, D={row['code_length']}" for row in best]
             _bars(axis, labels, [row["relative_error"] for row in best], "%.3f")
-            title = f"{TITLES[table]}, about {best[0]['embedding_bytes'] // 1000} kB"
+            title = f"{TITLES[table]}, {best[0]['embedding_bytes'] // 1000} kB"
             axis.set(xlabel="relative error of the table", title=title)
         if perplexity:
             kinds = [*KINDS, FULL]
