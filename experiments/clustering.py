@@ -23,6 +23,7 @@ import torch
 from clusters import closest_centres, clustered_points, greedy_kmeans, mutual_information
 from experiment import Experiment
 from figure import COLORS, panels
+from language_model import keep_freed_memory
 from torch import Tensor
 
 from kdcode.budget import CodeShape
@@ -277,6 +278,7 @@ def main() -> None:
     experiment = Experiment(__file__, __doc__)
     arguments = experiment.read_arguments()
     torch.set_num_threads(1)  # the same sums in the same order on any machine
+    keep_freed_memory()
     task = TINY if arguments.tiny else Task()
     seeds = range(arguments.seed, arguments.seed + task.seeds)
     rows, curves = [], {}

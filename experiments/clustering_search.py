@@ -14,6 +14,7 @@ from itertools import product
 import torch
 from clustering import TINY, VARIANTS, Task, Variant, run_seeds, summarise
 from experiment import Experiment
+from language_model import keep_freed_memory
 
 from kdcode.learning.temperature import ConstantTemperature, DecayingTemperature
 
@@ -35,6 +36,7 @@ def main() -> None:
     experiment = Experiment(__file__, __doc__)
     arguments = experiment.read_arguments()
     torch.set_num_threads(1)
+    keep_freed_memory()
     task = TINY if arguments.tiny else replace(Task(), seeds=2, iterations=400)
     seeds = range(FIRST_SEED + arguments.seed, FIRST_SEED + arguments.seed + task.seeds)
     rows = []
