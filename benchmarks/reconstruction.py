@@ -26,15 +26,18 @@ import kdcode
 
 RESULTS = Path(__file__).parent / "results" / "reconstruction.json"
 SMALL = {"codebook_size": 50, "code_length": 10}
-ALGORITHM_1 = {"start": "random", "curvature": 0.0, "settle": 0}
+GRADIENT = {"learner": "straight-through", "start": "random"}
 RUNS: list[tuple[str, dict[str, Any]]] = [
     ("random codes", {**SMALL, "learner": "random"}),
-    ("product codes", {**SMALL, "composition": "product", "start": "random"}),
-    ("plain Algorithm 1 gradient", {**SMALL, **ALGORITHM_1}),
-    ("linear, random start", {**SMALL, "start": "random"}),
-    ("linear, warm start", {**SMALL, "start": "warm"}),
-    ("LSTM, random start", {**SMALL, "composition": "lstm", "start": "random"}),
-    ("LSTM, warm start", {**SMALL, "composition": "lstm", "start": "warm"}),
+    ("product codes", {**SMALL, "composition": "product"}),
+    ("plain Algorithm 1 gradient", {**SMALL, **GRADIENT, "curvature": 0.0, "settle": 0}),
+    ("straight-through, random start", {**SMALL, **GRADIENT}),
+    ("straight-through, warm start", {**SMALL, **GRADIENT, "start": "warm"}),
+    ("additive, fast", {**SMALL, "effort": "fast"}),
+    ("additive", SMALL),
+    ("additive, best", {**SMALL, "effort": "best"}),
+    ("LSTM from the start", {**SMALL, **GRADIENT, "composition": "lstm", "lstm_from": "start"}),
+    ("LSTM from additive codes", {**SMALL, "composition": "lstm"}),
 ]
 LARGE: dict[str, dict[str, Any]] = {
     "linear, all rows, 32 bits": {"codebook_size": 16, "code_length": 8, "numbers": "int8"},

@@ -151,8 +151,9 @@ def drawn_row(shape: tuple[int, int, int], trials: int, seed: int) -> Record:
 
 
 def learned_row(table: kdcode.VectorTable, size: int, length: int, epochs: int, seed: int) -> Record:
-    """Collisions in codes that the default learner finds for a table, beside codes drawn at random."""
-    coded = kdcode.compress(table, codebook_size=size, code_length=length, epochs=epochs, seed=seed)
+    """Collisions in codes that are learned for a table, beside codes drawn at random."""
+    options = {"learner": "straight-through", "codebook_size": size, "code_length": length, "epochs": epochs}
+    coded = kdcode.compress(table, **options, seed=seed)
     symbols = len(table)
     learned = torch.from_numpy(coded.codes.astype(np.int64))
     random = torch.randint(size, (symbols, length), generator=generator_for(seed, "random codes", length))

@@ -129,7 +129,7 @@ def learn_all(
     for rows, start in SETTINGS:
         learned = table if rows == "as they are" else kdcode.VectorTable(table.symbols, unit.astype(np.float32))
         for seed in seeds:
-            result = kdcode.compress(learned, **options, start=start, seed=seed)
+            result = kdcode.compress(learned, **options, learner="straight-through", start=start, seed=seed)
             coded = CodedWords(table.symbols, unit, result.codes.astype(np.int64), options["codebook_size"])
             error = round(result.provenance["relative_error"], 4)
             if (rows, start) == SETTINGS[0] and error < lowest:

@@ -132,7 +132,13 @@ class Table1:
             # Differs from the paper: linear codes are learned with the curvature term and the closing refits. LSTM
             # codes are learned as an LSTM from the start, as there.
             coded = kdcode.compress(
-                self.table(), **self.options, composition=learner, lstm_from="start", seed=self.seed, device=self.device
+                self.table(),
+                **self.options,
+                learner="straight-through",
+                composition=learner,
+                lstm_from="start",
+                seed=self.seed,
+                device=self.device,
             )
             kdcode.save(coded, path)
         return torch.from_numpy(kdcode.load(path).codes.astype(np.int64))

@@ -51,9 +51,10 @@ SHAPES = ((16, 32), (50, 10))
 ENCODER = {"learner": "encoder", "temperature": 0.5}
 METHODS: dict[str, dict[str, Any]] = {
     "random codes": {"learner": "random"},
-    "Algorithm 1": {"curvature": 0.0, "settle": 0},
-    "straight-through": {},
-    "straight-through, warm start": {"start": "warm"},
+    "Algorithm 1": {"learner": "straight-through", "curvature": 0.0, "settle": 0},
+    "straight-through": {"learner": "straight-through"},
+    "straight-through, warm start": {"learner": "straight-through", "start": "warm"},
+    "additive": {"learner": "additive"},
     "encoder": {**ENCODER, "settle": 0},
     "encoder with refits": ENCODER,
 }
@@ -69,6 +70,7 @@ SHOWN = {
     "1 hash": COLORS[3],
     "Algorithm 1": COLORS[2],
     "straight-through": COLORS[0],
+    "additive": COLORS[6],
     "encoder": COLORS[1],
     "encoder with refits": COLORS[4],
 }

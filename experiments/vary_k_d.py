@@ -56,9 +56,8 @@ class Sweep:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             few = {"epochs": 2} if self.tiny else {}
-            kdcode.save(
-                kdcode.compress(self.table, codebook_size=size, code_length=length, seed=self.seed, **few), path
-            )
+            options = {"learner": "straight-through", "codebook_size": size, "code_length": length, **few}
+            kdcode.save(kdcode.compress(self.table, **options, seed=self.seed), path)
         return kdcode.load(path)
 
     def perplexity(self, point: Point | None) -> dict[str, Any]:

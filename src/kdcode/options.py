@@ -12,11 +12,12 @@ from kdcode.symbols import StoredSymbols
 from kdcode.table import RowNumbers, VectorTable
 
 COMPOSITION_NAMES = tuple(COMPOSITIONS)
-LEARNER_NAMES = ("straight-through", "random", "encoder")
+LEARNER_NAMES = ("additive", "straight-through", "random", "encoder")
+EFFORT_NAMES = ("fast", "normal", "best")
 START_NAMES = ("random", "warm")
 CHOICE_NAMES = ("straight-through", "soft", "gumbel")
 CLOCK_NAMES = ("update", "epoch")
-LSTM_BEGINNINGS = ("linear", "start")
+LSTM_BEGINNINGS = ("additive", "linear", "start")
 
 
 def _option(default: Any, text: str, **extra: Any) -> Any:  # noqa: ANN401 - a dataclass field of any type
@@ -32,17 +33,23 @@ class CompressOptions:
     composition: str = _option("linear", "How D codewords become a vector.", choices=COMPOSITION_NAMES)
     codeword_dim: int | None = _option(None, "Numbers in a codeword; by default the vectors' dimension (product: d/D).")
     numbers: str = _option("float16", "Number format of the stored codewords.", choices=tuple(NUMBER_BYTES))
-    learner: str = _option(
-        "straight-through",
-        "How codes are found; random is the paper's control, encoder a network that can code unseen vectors too.",
+    learner: str | None = _option(
+        None,
+        "How codes are found: additive, the default for sums; straight-through, the paper's and the default for an "
+        "LSTM; random, its control; encoder, a network that can code unseen vectors too.",
         choices=LEARNER_NAMES,
     )
-    start: str = _option(
-        "random", "Where learning starts: at random as in the paper, or from residual k-means.", choices=START_NAMES
+    effort: str = _option("normal", "How long the additive learner searches.", choices=EFFORT_NAMES)
+    start: str | None = _option(
+        None,
+        "Where learning starts: warm, from residual k-means, the default of additive; or random as in the paper, "
+        "the default of straight-through.",
+        choices=START_NAMES,
     )
     lstm_from: str = _option(
-        "linear",
-        "What an LSTM is learned from: linear codes, or the start itself as in the paper.",
+        "additive",
+        "What an LSTM is learned from: linear codes of the additive or (linear) the straight-through learner, or the "
+        "start itself as in the paper.",
         choices=LSTM_BEGINNINGS,
     )
     choice: str = _option("straight-through", "How a codeword is picked while learning.", choices=CHOICE_NAMES)
@@ -67,7 +74,7 @@ class CompressOptions:
         for item in fields(self):
             choices = item.metadata.get("choices")
             value = getattr(self, item.name)
-            if choices and value not in choices:
+            if choices and value not in choices and not (value is None and item.default is None):
                 raise OptionError(f"{item.name} must be one of {', '.join(choices)}, got {value!r}")
         _within("codebook_size", self.codebook_size, 2, 1 << 16)
         for name in ("code_length", "batch_size"):
@@ -80,6 +87,10 @@ class CompressOptions:
             _within("codeword_dim", self.codeword_dim, 1, None)
             if self.composition == "product":
                 raise OptionError("codeword_dim follows from the code length in a product composition; leave it out")
+        if self.learner == "additive" and self.composition == "lstm":
+            raise OptionError(
+                "learner must be straight-through or random for an LSTM; additive is for sums of codewords"
+            )
         if self.learner == "encoder" and self.composition != "linear":
             raise OptionError(f"composition must be linear for the encoder, got {self.composition!r}")
         for name in ("temperature", "logit_rate", "codeword_rate"):
@@ -96,6 +107,16 @@ class CompressOptions:
             if name not in known:
                 raise OptionError(f"there is no option {name!r}; the options are {', '.join(known)}")
         return replace(self, **changes)
+
+    @property
+    def learner_name(self) -> str:
+        """The learner that is asked for, or else the one that suits the composition."""
+        return self.learner or ("straight-through" if self.composition == "lstm" else "additive")
+
+    @property
+    def start_name(self) -> str:
+        """The start that is asked for, or else the learner's own."""
+        return self.start or ("warm" if self.learner_name == "additive" else "random")
 
     def epochs_for(self, num_embeddings: int) -> int:
         """Passes over a table of N rows: what was asked for, or enough for the codes to settle."""

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from kdcode.budget import CodeShape
+from kdcode.learning import least_squares
 from kdcode.learning.composition import make_composition
-from kdcode.learning.least_squares import solve_weights
+from kdcode.learning.least_squares import solve_codewords, solve_weights
 from kdcode.learning.target import Target
 from kdcode.table import VectorTable
 
@@ -47,3 +48,39 @@ def test_weights_without_a_closed_form_are_improved_too(composition, width):
     solve_weights(target, codes, module)
     assert target.error(codes, module) < 0.7 * before
     assert all(value.grad is None for value in module.parameters())
+
+
+@pytest.mark.parametrize("formed", [True, False])
+def test_rows_count_by_their_weight(formed, monkeypatch):
+    if not formed:
+        monkeypatch.setattr(least_squares, "_MOST_EQUATIONS", 0)
+    target, codes, module = setting("linear", DIM)
+    counts = torch.randint(0, 4, (ROWS,), generator=torch.Generator().manual_seed(1))
+    words = module.codebook.detach()
+    weighted = solve_codewords(target.vectors, codes, words, counts.float())
+    repeated = solve_codewords(target.vectors.repeat_interleave(counts, 0), codes.repeat_interleave(counts, 0), words)
+    torch.testing.assert_close(weighted, repeated, atol=1e-3, rtol=0)
+    assert (weighted - solve_codewords(target.vectors, codes, words)).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("formed", [True, False])
+def test_codewords_that_no_row_uses_stay_and_a_solved_codebook_too(formed, monkeypatch):
+    if not formed:
+        monkeypatch.setattr(least_squares, "_MOST_EQUATIONS", 0)
+    target, codes, module = setting("linear", DIM)
+    codes[:, 1] = codes[:, 1].clamp_max(SIZE - 2)
+    words = module.codebook.detach()
+    solved = solve_codewords(target.vectors, codes, words)
+    assert torch.equal(solved[1, SIZE - 1], words[1, SIZE - 1])
+    torch.testing.assert_close(
+        solve_codewords(target.vectors, codes, solved, iterations=500), solved, atol=1e-3, rtol=0
+    )
+
+
+def test_parts_of_the_table_add_up(monkeypatch):
+    target, codes, module = setting("linear", DIM)
+    whole = solve_codewords(target.vectors, codes, module.codebook.detach())
+    monkeypatch.setattr(least_squares, "_SUM_ROWS", 7)
+    torch.testing.assert_close(
+        solve_codewords(target.vectors, codes, module.codebook.detach()), whole, atol=1e-4, rtol=0
+    )

@@ -102,12 +102,12 @@ def _compress(
     options.code_shape(len(table), table.embedding_dim)  # refuses what cannot work before anything is done
     started = time.monotonic()
     run = Run(total_steps(len(table), options), _identity(table, options), on_step, checkpoint)
-    target, codes, composition, encoder = LEARNERS[options.learner](table, options, run, device)
+    target, codes, composition, encoder = LEARNERS[options.learner_name](table, options, run, device)
     target.restore(composition)
     words, twin = composition.cpu().to_numpy()
     coded = CodedTable.from_codes(table.symbols, codes.cpu().numpy(), Codebook.of(words, options.numbers), twin)
     coded.provenance.update(
-        learner=options.learner,
+        learner=options.learner_name,
         options=options.changed(epochs=options.epochs_for(len(table))).as_dict(),
         relative_error=round(relative_error(table, coded), 6),
         seconds=round(time.monotonic() - started, 1),

@@ -63,7 +63,7 @@ class GradientLearner:
         self._gains: Tensor | None = None
         self.logits: Tensor | None = None
         if learn_codes:
-            self.logits = first_logits(target, start, options.start, options.seed)
+            self.logits = first_logits(target, start, options.start_name, options.seed)
             self.row_optimizer = RowOptimizer(self.logits)
         self.weight_optimizer = torch.optim.Adam(weight_groups(start), betas=(0.0, 0.999))
 

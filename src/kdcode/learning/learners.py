@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kdcode.budget import CodeShape
+from kdcode.learning.additive import EFFORTS, AdditiveLearner
 from kdcode.learning.composition import CompositionModule, LinearComposition
 from kdcode.learning.encoder import Encoder, EncoderLearner, fresh_encoder
 from kdcode.learning.learner import GradientLearner
@@ -36,6 +37,19 @@ class Solution(NamedTuple):
     encoder: Encoder | None = None
 
 
+def learn_additive(table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str) -> Solution:
+    """Codes of sums by cooling; see `kdcode.learning.additive`."""
+    target, shape = _target(table, options, device)
+    if run.resumed_stage is None:
+        start = STARTS[options.start_name](target, shape, options.seed)
+    else:
+        start = random_start(target, shape, options.seed)  # the checkpoint holds codes and weights
+    if run.resumed_stage is None or run.resumed_stage == 0:
+        best = AdditiveLearner(target, start, options).run(run)
+        return Solution(target, best.codes, start.composition)
+    return Solution(target, start.codes, start.composition)
+
+
 def learn_random(table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str) -> Solution:
     """Codes drawn evenly, with the best codewords for them: the paper's control."""
     target, shape = _target(table, options, device)
@@ -53,7 +67,7 @@ def learn_straight_through(
         return _learn_lstm(table, options, run, device)
     target, shape = _target(table, options, device)
     stages = _Stages(target, shape, options, run)
-    found = stages.by_gradient(lambda: STARTS[options.start](target, shape, options.seed))
+    found = stages.by_gradient(lambda: STARTS[options.start_name](target, shape, options.seed))
     return stages.by_refits(found, rounds=_rounds(options))
 
 
@@ -69,6 +83,7 @@ def learn_by_encoder(table: VectorTable, options: CompressOptions, run: Run, dev
 
 Learner = Callable[[VectorTable, CompressOptions, Run, torch.device | str], Solution]
 LEARNERS: dict[str, Learner] = {
+    "additive": learn_additive,
     "straight-through": learn_straight_through,
     "random": learn_random,
     "encoder": learn_by_encoder,
@@ -77,15 +92,18 @@ LEARNERS: dict[str, Learner] = {
 
 
 def total_steps(num_embeddings: int, options: CompressOptions) -> int:
-    """Steps of a whole run: updates of all stages, and rounds of refits."""
+    """Steps of a whole run: updates of all stages, and rounds of additive learning and of refits."""
+    additive = len(EFFORTS[options.effort].rounds())
+    if options.learner_name == "additive":
+        return additive
     per_epoch = -(-num_embeddings // options.batch_size)
     epochs = options.epochs_for(num_embeddings)
-    if options.learner == "random":
+    if options.learner_name == "random":
         return per_epoch * epochs
-    steps = per_epoch * epochs + _rounds(options)
-    if _goes_on_from_linear(options):
-        steps += per_epoch * _gentle_epochs(epochs) + options.settle
-    return steps
+    if not _goes_on_from_linear(options):
+        return per_epoch * epochs + _rounds(options)
+    linear = additive if options.lstm_from == "additive" else per_epoch * epochs + options.settle
+    return linear + per_epoch * _gentle_epochs(epochs) + _rounds(options)
 
 
 def _learn_lstm(table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str) -> Solution:
@@ -96,7 +114,8 @@ def _learn_lstm(table: VectorTable, options: CompressOptions, run: Run, device: 
     target, shape = _target(table, options, device)
 
     def start() -> Start:
-        linear = learn_straight_through(table, options.changed(composition="linear"), run, device)
+        name = "additive" if options.lstm_from == "additive" else "straight-through"
+        linear = LEARNERS[name](table, options.changed(composition="linear", learner=name), run, device)
         linear.target.restore(linear.composition)
         words = _full_words(linear.composition) / target.scale
         return lstm_start(linear.codes, words, shape, options.seed)
@@ -106,7 +125,7 @@ def _learn_lstm(table: VectorTable, options: CompressOptions, run: Run, device: 
 
 
 def _goes_on_from_linear(options: CompressOptions) -> bool:
-    return options.composition == "lstm" and options.lstm_from == "linear"
+    return options.composition == "lstm" and options.lstm_from != "start"
 
 
 def _rounds(options: CompressOptions) -> int:

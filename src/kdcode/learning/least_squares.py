@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from kdcode.composition import spans
 from kdcode.learning.composition import CompositionModule, LinearComposition, ProductComposition
+from kdcode.learning.side_by_side import side_by_side
 from kdcode.learning.straight_through import flat_codes
 from kdcode.learning.target import CHUNK_ROWS, Target
 
 _LBFGS_ITERATIONS = 15
+_MOST_EQUATIONS = 8192
+"""Up to this many codewords the matrix of the normal equations is formed (256 MiB)."""
+_RIDGE = 1e-4
+"""Share by which each step is held back. Sums stay the same where one position gives to another what they all have in
+common, so that without it rounding errors would grow along directions in which nothing else decides."""
+_SUM_ROWS = 1 << 16
 
 
 def solve_weights(target: Target, codes: Tensor, composition: CompositionModule) -> None:
@@ -20,9 +29,115 @@ def solve_weights(target: Target, codes: Tensor, composition: CompositionModule)
         _span_means(target, codes, composition)
     elif isinstance(composition, LinearComposition) and composition.projection is None:
         with torch.no_grad():
-            composition.codebook.copy_(_conjugate_gradient(target.vectors, codes, composition.codebook.detach()))
+            composition.codebook.copy_(solve_codewords(target.vectors, codes, composition.codebook.detach()))
     else:
         _lbfgs(target, codes, composition)
+
+
+@torch.no_grad()
+def solve_codewords(
+    vectors: Tensor, codes: Tensor, words: Tensor, weights: Tensor | None = None, *, iterations: int = 50
+) -> Tensor:
+    """The codewords whose sums are nearest to vectors in squared distance, for fixed codes.
+
+    The normal equations are solved by conjugate gradients from where the codewords are: a few steps go most of the
+    way. Their matrix counts how often codewords meet; where it would be too large, it is never formed.
+
+    Args:
+        vectors: (N, e) what the sums approximate.
+        codes: (N, D).
+        words: (D, K, e) codewords to start from; those that no row uses stay where they are.
+        weights: (N,) of the rows; all 1 where left out.
+        iterations: steps at most.
+
+    Returns:
+        (D, K, e) codewords.
+    """
+    length, size, _ = words.shape
+
+    def composed(values: Tensor, part: slice) -> Tensor:
+        return F.embedding_bag(flat_codes(codes[part], size), values, mode="sum")
+
+    flat = words.flatten(0, 1)
+    slope = _sums_by_codeword(lambda part: vectors[part] - composed(flat, part), codes, words.shape, weights)
+    if length * size <= _MOST_EQUATIONS:
+        counts = _pair_counts(codes, size, weights)
+        used = counts.diagonal().clone()
+
+        def apply(change: Tensor) -> Tensor:
+            return counts @ change
+    else:
+        used = torch.cat([torch.bincount(column, weights, minlength=size) for column in codes.t()]).to(slope)
+
+        def apply(change: Tensor) -> Tensor:
+            return _sums_by_codeword(lambda part: composed(change, part), codes, words.shape, weights)
+
+    step = _conjugate_gradient(lambda change: apply(change) + _RIDGE * used[:, None] * change, slope, used, iterations)
+    return words + step.view_as(words)
+
+
+def _pair_counts(codes: Tensor, size: int, weights: Tensor | None) -> Tensor:
+    """(D·K, D·K): how many rows, by weight, use both of two codewords."""
+    length = codes.shape[1]
+    counts = torch.zeros(length, size, length, size, device=codes.device)
+    pairs = [(first, second) for first in range(length) for second in range(first, length)]
+
+    def count(pair: tuple[int, int]) -> None:
+        first, second = pair
+        for start in range(0, len(codes), _SUM_ROWS):
+            part = slice(start, start + _SUM_ROWS)
+            both = codes[part, first] * size + codes[part, second]
+            weight = None if weights is None else weights[part]
+            counts[first, :, second] += torch.bincount(both, weight, minlength=size * size).view(size, size)
+        if first != second:
+            counts[second, :, first] = counts[first, :, second].t()
+
+    side_by_side(count, pairs, codes.device)
+    return counts.view(length * size, length * size)
+
+
+def _sums_by_codeword(
+    rows: Callable[[slice], Tensor], codes: Tensor, shape: torch.Size, weights: Tensor | None
+) -> Tensor:
+    """(D·K, e): for each codeword of a (D, K, e) codebook the sum of the rows that use it, by weight.
+
+    Rows (n, e) are asked for a part of the table at a time, so that they need not all be there at once.
+    """
+    sums = torch.zeros(shape, device=codes.device)
+    for start in range(0, len(codes), _SUM_ROWS):
+        part = slice(start, start + _SUM_ROWS)
+        summed = rows(part) if weights is None else rows(part) * weights[part, None]
+        picked = codes[part]
+
+        def add(position: int, summed: Tensor = summed, picked: Tensor = picked) -> None:
+            sums[position].index_add_(0, picked[:, position], summed)
+
+        side_by_side(add, range(len(sums)), codes.device)
+    return sums.flatten(0, 1)
+
+
+def _conjugate_gradient(apply: Callable[[Tensor], Tensor], slope: Tensor, diagonal: Tensor, iterations: int) -> Tensor:
+    """Solve A s = slope for (n, e) columns, each with step sizes of its own, preconditioned by A's (n,) diagonal."""
+    scale = torch.where(diagonal > 0, 1 / diagonal.clamp_min(1e-30), 0)[:, None]
+    step = torch.zeros_like(slope)
+    residual = slope.clone()
+    scaled = scale * residual
+    direction = scaled
+    power = (residual * scaled).sum(dim=0)
+    first = power.sum()
+    for _ in range(iterations):
+        if power.sum() <= 1e-10 * first:
+            break
+        moved = apply(direction)
+        bend = (direction * moved).sum(dim=0)
+        length = torch.where(bend > 0, power / bend, 0)  # rounding alone is left of a column that is solved
+        step += length * direction
+        residual -= length * moved
+        scaled = scale * residual
+        new_power = (residual * scaled).sum(dim=0)
+        direction = scaled + torch.where(power > 0, new_power / power, 0) * direction
+        power = new_power
+    return step
 
 
 def _lbfgs(target: Target, codes: Tensor, composition: CompositionModule) -> None:
@@ -53,39 +168,3 @@ def _span_means(target: Target, codes: Tensor, composition: ProductComposition) 
         sums = part.new_zeros(size, part.shape[1]).index_add_(0, codes[:, position], part)
         kept = composition.codebook[position, :, : part.shape[1]]
         kept.copy_(torch.where(used[:, None] > 0, sums / used.clamp_min(1)[:, None], kept))
-
-
-def _conjugate_gradient(vectors: Tensor, codes: Tensor, codebook: Tensor, iterations: int = 50) -> Tensor:
-    """Minimise ‖A W − X‖² over W (D·K, d) from where it is, where row i of A has ones at the code of row i.
-
-    A is never formed, so any K and D will do; columns are independent problems with step sizes of their own.
-    """
-    flat = flat_codes(codes, codebook.shape[1])
-    words = codebook.flatten(0, 1).clone()
-
-    def apply(weights: Tensor) -> Tensor:
-        return F.embedding_bag(flat, weights, mode="sum")
-
-    def apply_transposed(rows: Tensor) -> Tensor:
-        out = torch.zeros_like(words)
-        for position in range(flat.shape[1]):
-            out.index_add_(0, flat[:, position], rows)
-        return out
-
-    residual = vectors - apply(words)
-    gradient = apply_transposed(residual)
-    direction = gradient.clone()
-    power = gradient.square().sum(dim=0)
-    first = power.sum()
-    for _ in range(iterations):
-        if power.sum() <= 1e-10 * first or first == 0:
-            break
-        moved = apply(direction)
-        step = power / moved.square().sum(dim=0).clamp_min(1e-30)
-        words += step * direction
-        residual -= step * moved
-        gradient = apply_transposed(residual)
-        new_power = gradient.square().sum(dim=0)
-        direction = gradient + (new_power / power.clamp_min(1e-30)) * direction
-        power = new_power
-    return words.view_as(codebook)

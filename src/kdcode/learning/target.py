@@ -26,12 +26,14 @@ class Target:
         shift: (d,) the table's mean, or zeros where the composition has no place for a mean.
         scale: root mean square of the table around its mean.
         variance: Σ‖v − mean‖² of the standardised vectors, what errors are relative to.
+        weights: (N,) how much rows count, 1 on average; None where all count the same.
     """
 
     vectors: Tensor
     shift: Tensor
     scale: float
     variance: float
+    weights: Tensor | None = None
 
     @classmethod
     def of(cls, table: VectorTable, *, centred: bool, device: torch.device | str = "cpu") -> Target:

@@ -1,0 +1,269 @@
+"""The additive learner: codes of sums of codewords, found by cooling.
+
+Rounds alternate between codes for given codewords (`SumSearch`) and codewords for given codes (`solve_codewords`).
+Plain descent ends soon and high, wherever it starts. So codes are drawn at a temperature instead: hot at first, until
+nothing is left of the start, then cooler in small steps, while codewords follow. The scale of temperatures follows
+from the table: rate-distortion theory has it that the best codes lower a row's squared error by 2θ for every nat that
+they are longer, where θ is the error that is left in a direction (the water level). Around T = 2θ codes freeze.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from kdcode.composition import spans
+from kdcode.learning.code_search import SumSearch
+from kdcode.learning.composition import CompositionModule, ProductComposition
+from kdcode.learning.learner import Best
+from kdcode.learning.least_squares import solve_codewords
+from kdcode.learning.progress import StepReport
+from kdcode.learning.randomness import generator_for
+from kdcode.learning.run import Run
+from kdcode.learning.starts import Start
+from kdcode.learning.straight_through import lookup
+from kdcode.learning.target import CHUNK_ROWS, Target
+from kdcode.options import CompressOptions
+
+_DESCENTS = 2
+_HOT, _COLD = 3.2, 0.4
+"""Where cooling starts and ends: codes that are drawn hotter say nothing, colder ones hardly change."""
+_LEVEL_ROWS = 1 << 16
+_EXACT, _ROUGH = 50, 4
+"""Steps of the least squares: to the end where codes stay, a few where the next round changes them anyway."""
+
+
+class Round(NamedTuple):
+    """One search and one solve.
+
+    Args:
+        temperatures: of the sweeps, in units of the table's critical temperature 2θ; inf draws codes evenly.
+        keep_better: whether a row takes a new code only where that is nearer.
+        iterations: of the least squares.
+    """
+
+    temperatures: tuple[float, ...]
+    keep_better: bool = False
+    iterations: int = _ROUGH
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to search.
+
+    Args:
+        cooling: rounds in which codes cool down.
+        sweeps: visits to every position in such a round.
+    """
+
+    cooling: int
+    sweeps: int
+
+    def rounds(self) -> list[Round]:
+        """Descend, which tells the table's scale; forget all of it, cool down, and descend again."""
+        descent = Round((0.0, 0.0), keep_better=True)
+        steps = [number / max(1, self.cooling - 1) for number in range(self.cooling)]
+        cooling = [Round((_HOT + (_COLD - _HOT) * step,) * self.sweeps) for step in steps]
+        closing = Round((0.0,) * 4, keep_better=True, iterations=_EXACT)
+        return [descent] * _DESCENTS + [Round((math.inf,)), *cooling, closing, closing]
+
+
+EFFORTS = {
+    "fast": Effort(cooling=10, sweeps=3),
+    "normal": Effort(cooling=40, sweeps=3),
+    "best": Effort(cooling=160, sweeps=4),
+}
+"""The efforts that options name."""
+
+
+@dataclass
+class Block:
+    """Positions whose codewords add up to some of the coordinates; all of both in a linear composition.
+
+    Args:
+        positions: which positions of a code.
+        columns: which coordinates of the vectors.
+        critical: 2θ, known after the first descents.
+    """
+
+    positions: slice
+    columns: slice
+    critical: float = 0.0
+
+
+class AdditiveLearner:
+    """Learns the codes of a table for a composition that is a sum, or sums side by side.
+
+    Args:
+        target: what to approximate.
+        start: where to start; its composition is changed in place.
+        options: the effort and the seed.
+    """
+
+    def __init__(self, target: Target, start: Start, options: CompressOptions) -> None:
+        self.target = target
+        self.composition = start.composition
+        self.codes = start.codes.clone()
+        self.seed = options.seed
+        self.rounds = EFFORTS[options.effort].rounds()
+        self.blocks = blocks_of(start.composition)
+        self.done = 0
+        self._take_principal_basis()
+        self.best = self._solution(self._error())
+
+    def run(self, run: Run, stage: int = 0) -> Best:
+        """Learn to the end, from the run's checkpoint where it was written in this stage."""
+        state = run.begin(stage)
+        if state is not None:
+            self.load_state(state)
+        while self.done < len(self.rounds):
+            run.after_step(self._round(), self.state)
+        self.composition.load_state_dict(self.best.weights)
+        return self.best
+
+    @torch.no_grad()
+    def _round(self) -> StepReport:
+        """Search, solve, measure, and keep what is the best so far."""
+        planned = self.rounds[self.done]
+        before = self.codes
+        self.codes = before.clone()
+        vectors = self._vectors()
+        for block in self.blocks:
+            self._improve(block, vectors[:, block.columns], planned)
+        self._turn_basis()
+        self.done += 1
+        error = self._error()
+        if error <= self.best.error:
+            self.best = self._solution(error)
+        if self.done == _DESCENTS:
+            for block in self.blocks:
+                block.critical = self._critical(block, vectors[:, block.columns])
+        changed = float((before != self.codes).float().mean())
+        size = self.composition.shape.codebook_size
+        used = sum(int((torch.bincount(column, minlength=size) > 0).sum()) for column in self.codes.t())
+        return StepReport(
+            self.done, len(self.rounds), error, changed, planned.temperatures[0], self.codes.shape[1] * size - used
+        )
+
+    def _improve(self, block: Block, vectors: Tensor, planned: Round) -> None:
+        words = self._words(block)
+        found = self._search(block, vectors, planned)
+        self.codes[:, block.positions] = found
+        words.copy_(
+            solve_codewords(vectors, found, words.contiguous(), self.target.weights, iterations=planned.iterations)
+        )
+
+    def _search(self, block: Block, vectors: Tensor, planned: Round) -> Tensor:
+        """(N, positions) codes of a block."""
+        number = self.done * len(self.blocks) + self.blocks.index(block)
+        part = self.codes[:, block.positions].contiguous()
+        words = self._words(block).contiguous()
+        if math.inf in planned.temperatures:
+            drawn = torch.randint(words.shape[1], part.shape, generator=generator_for(self.seed, "melt", number))
+            return drawn.to(part)
+        heats = [heat * block.critical for heat in planned.temperatures]
+        search = SumSearch(words)
+        return search.improve(vectors, part, heats, seed=self.seed, number=number, keep_better=planned.keep_better)
+
+    def _critical(self, block: Block, vectors: Tensor) -> float:
+        """2θ of the error that the descents ended with."""
+        sample = vectors[:: -(-len(vectors) // _LEVEL_ROWS)]
+        spectrum = torch.linalg.eigvalsh((sample.t() @ sample / len(sample)).double())
+        codes = self.codes[:, block.positions]
+        search = SumSearch(self._words(block).contiguous())
+        parts = zip(vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), strict=True)
+        total = sum(float(search.distances(*part).sum()) for part in parts)
+        return 2 * water_level(spectrum, total / len(codes))
+
+    def _words(self, block: Block) -> Tensor:
+        return self.composition.codebook.detach()[block.positions, :, : block.columns.stop - block.columns.start]
+
+    def _vectors(self) -> Tensor:
+        """(N, e): the table in the coordinates in which codewords add up."""
+        basis = self._basis
+        return self.target.vectors if basis is None else self.target.vectors @ basis.t()
+
+    @property
+    def _basis(self) -> Tensor | None:
+        """(e, d) the rows, orthonormal, that codewords of e numbers are coordinates in; None where that is all of d."""
+        basis = getattr(self.composition, "projection", None)
+        return None if basis is None else basis.detach()
+
+    @torch.no_grad()
+    def _take_principal_basis(self) -> None:
+        """Turn an H of any kind into the table's strongest directions, and codewords with it."""
+        basis = self._basis
+        if basis is None:
+            return
+        sample = self.target.vectors[:: -(-len(self.target) // _LEVEL_ROWS)]
+        strongest = torch.linalg.eigh(sample.t() @ sample).eigenvectors[:, -len(basis) :].t()
+        self.composition.codebook.copy_(self.composition.codebook @ (basis @ strongest.t()))
+        basis.copy_(strongest)
+
+    def _turn_basis(self) -> None:
+        """The orthonormal basis that is the best for codes and codewords as they are (Procrustes)."""
+        basis = self._basis
+        if basis is None:
+            return
+        meeting = torch.zeros_like(basis)
+        for vectors, codes in zip(self.target.vectors.split(CHUNK_ROWS), self.codes.split(CHUNK_ROWS), strict=True):
+            sums = lookup(codes, self.composition.codebook.detach()).sum(dim=1)
+            meeting += sums.t() @ vectors
+        left, _, right = torch.linalg.svd(meeting, full_matrices=False)
+        basis.copy_(left @ right)
+
+    def _error(self) -> float:
+        return self.target.error(self.codes, self.composition)
+
+    def _solution(self, error: float) -> Best:
+        weights = {name: value.detach().clone() for name, value in self.composition.state_dict().items()}
+        return Best(error, self.codes.clone(), weights)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on."""
+        return {
+            "done": self.done,
+            "codes": self.codes,
+            "weights": self.composition.state_dict(),
+            "critical": [block.critical for block in self.blocks],
+            "best": {"error": self.best.error, "codes": self.best.codes, "weights": self.best.weights},
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave."""
+        device = self.target.vectors.device
+        self.done = state["done"]
+        self.codes = state["codes"].to(device)
+        self.composition.load_state_dict(state["weights"])
+        for block, critical in zip(self.blocks, state["critical"], strict=True):
+            block.critical = critical
+        best = state["best"]
+        weights = {name: value.to(device) for name, value in best["weights"].items()}
+        self.best = Best(best["error"], best["codes"].to(device), weights)
+
+
+def blocks_of(composition: CompositionModule) -> list[Block]:
+    """The sums that a composition consists of."""
+    shape = composition.shape
+    if isinstance(composition, ProductComposition):
+        return [
+            Block(slice(position, position + 1), columns)
+            for position, columns in enumerate(spans(shape.embedding_dim, shape.code_length))
+        ]
+    return [Block(slice(0, shape.code_length), slice(0, shape.codeword_dim))]
+
+
+def water_level(spectrum: Tensor, error: float) -> float:
+    """The θ with Σ min(θ, λ) = error over the (d,) eigenvalues λ of a table's covariance."""
+    low, high = 0.0, float(spectrum.max())
+    for _ in range(60):
+        middle = (low + high) / 2
+        if float(spectrum.clamp(0, middle).sum()) < error:
+            low = middle
+        else:
+            high = middle
+    return high

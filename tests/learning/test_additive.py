@@ -1,0 +1,91 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import kdcode
+from kdcode.data import glove_50d
+from kdcode.learning.additive import EFFORTS, AdditiveLearner, blocks_of, water_level
+from kdcode.learning.run import Run
+from kdcode.learning.starts import STARTS
+from kdcode.learning.target import Target, can_shift
+from kdcode.options import CompressOptions
+
+FAST = CompressOptions(codebook_size=16, code_length=6, effort="fast", numbers="float32")
+
+
+def learner_of(table, options=FAST):
+    shape = options.code_shape(len(table), table.embedding_dim)
+    target = Target.of(table, centred=can_shift(shape))
+    return AdditiveLearner(target, STARTS[options.start_name](target, shape, options.seed), options)
+
+
+def error_of(table, options=FAST, **changes):
+    return kdcode.compress(table, options, **changes).provenance["relative_error"]
+
+
+def test_cooling_leaves_the_warm_start_far_behind():
+    learner = learner_of(glove_50d().head(1000), FAST.changed(effort="normal"))
+    reports = []
+    start = learner.best.error
+    best = learner.run(Run(0, on_step=reports.append))
+    descended = reports[1].loss
+    assert descended < start
+    assert best.error < 0.95 * descended
+    assert best.error == pytest.approx(learner.target.error(best.codes, learner.composition))
+    assert [report.step for report in reports] == list(range(1, len(EFFORTS["normal"].rounds()) + 1))
+    assert math.isinf(reports[2].temperature)
+    assert reports[2].loss > 0.8  # all is forgotten
+
+
+def test_more_effort_gives_less_error():
+    table = glove_50d().head(600)
+    fast, normal = (error_of(table, effort=effort) for effort in ("fast", "normal"))
+    assert normal < 0.98 * fast
+    assert len(EFFORTS["fast"].rounds()) < len(EFFORTS["normal"].rounds()) < len(EFFORTS["best"].rounds())
+
+
+def test_a_run_that_goes_wrong_ends_with_its_start(monkeypatch):
+    learner = learner_of(glove_50d().head(300))
+    before = learner.best.error
+    monkeypatch.setattr("kdcode.learning.additive.solve_codewords", lambda _, __, words, *___, **____: 3 * words)
+    best = learner.run(Run(0))
+    assert best.error == before
+    assert learner.target.error(best.codes, learner.composition) == pytest.approx(before)
+
+
+@pytest.mark.parametrize(("size", "length"), [(3, 5), (37, 3), (2, 9), (300, 2)])
+def test_any_codebook_size_and_code_length_will_do(size, length):
+    assert error_of(glove_50d().head(400), codebook_size=size, code_length=length) < 0.9
+
+
+def test_short_codewords_come_with_the_best_basis():
+    table = glove_50d().head(800)
+    options = FAST.changed(codeword_dim=20, codebook_size=16, code_length=12)
+    coded = kdcode.compress(table, options)
+    assert coded.composition.weights()["projection"].shape == (20, 50)
+    matrix = table.matrix.astype(np.float64)
+    values = np.linalg.svd(matrix, compute_uv=False) ** 2
+    around_mean = np.square(matrix - matrix.mean(axis=0)).sum()
+    cut_off = values[20:].sum() / around_mean  # what no code of 20 numbers can give back
+    error = coded.provenance["relative_error"]
+    assert cut_off < error < error_of(table, options, learner="straight-through", epochs=40)
+
+
+def test_product_codes_are_blocks_of_their_own():
+    options = FAST.changed(composition="product", code_length=7)
+    learner = learner_of(glove_50d().head(300), options)
+    columns = [block.columns for block in blocks_of(learner.composition)]
+    assert [part.stop - part.start for part in columns] == [8, 7, 7, 7, 7, 7, 7]
+    assert columns[-1].stop == 50
+    best = learner.run(Run(0))
+    warm = learner_of(glove_50d().head(300), options).best.error
+    assert best.error < warm
+
+
+def test_the_water_level_fills_the_spectrum_up_to_the_error():
+    spectrum = torch.tensor([5.0, 3.0, 1.0, 0.5], dtype=torch.float64)
+    assert water_level(spectrum, 2.5) == pytest.approx(2 / 3)  # 3θ + 0.5: the smallest is under water
+    assert water_level(spectrum, 9.5) == pytest.approx(5.0)
+    assert water_level(spectrum, 0.0) == pytest.approx(0.0, abs=1e-9)
