@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from kdcode._version import __version__
-from kdcode.codebook import Codebook
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 from kdcode.evaluation import relative_error
@@ -19,6 +18,7 @@ from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.encoder import Encoder
 from kdcode.learning.learners import LEARNERS, total_steps
 from kdcode.learning.progress import OnStep
+from kdcode.learning.rounding import rounded
 from kdcode.learning.run import Run
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
@@ -104,8 +104,8 @@ def _compress(
     run = Run(total_steps(len(table), options), _identity(table, options), on_step, checkpoint)
     target, codes, composition, encoder = LEARNERS[options.learner_name](table, options, run, device)
     target.restore(composition)
-    words, twin = composition.cpu().to_numpy()
-    coded = CodedTable.from_codes(table.symbols, codes.cpu().numpy(), Codebook.of(words, options.numbers), twin)
+    codes, codebook, twin = rounded(table, codes, composition, options.numbers)
+    coded = CodedTable.from_codes(table.symbols, codes.cpu().numpy(), codebook, twin)
     coded.provenance.update(
         learner=options.learner_name,
         options=options.changed(epochs=options.epochs_for(len(table))).as_dict(),

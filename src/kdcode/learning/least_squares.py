@@ -17,7 +17,7 @@ from kdcode.learning.target import CHUNK_ROWS, Target
 _LBFGS_ITERATIONS = 15
 _MOST_EQUATIONS = 8192
 """Up to this many codewords the matrix of the normal equations is formed (256 MiB)."""
-_RIDGE = 1e-4
+_RIDGE = 1e-5
 """Share by which each step is held back. Sums stay the same where one position gives to another what they all have in
 common, so that without it rounding errors would grow along directions in which nothing else decides."""
 _SUM_ROWS = 1 << 16
