@@ -30,11 +30,11 @@ from kdcode.learning.target import CHUNK_ROWS, Target
 from kdcode.options import CompressOptions
 
 _DESCENTS = 2
-_HOT, _COLD = 3.2, 0.4
+_HOT, _COLD = 2.8, 0.4
 """Where cooling starts and ends: codes that are drawn hotter say nothing, colder ones hardly change."""
 _LEVEL_ROWS = 1 << 16
-_EXACT, _ROUGH = 50, 4
-"""Steps of the least squares: to the end where codes stay, a few where the next round changes them anyway."""
+_FEW_STEPS = 4
+"""Of the least squares, where the next round changes the codes anyway."""
 
 
 class Round(NamedTuple):
@@ -43,12 +43,12 @@ class Round(NamedTuple):
     Args:
         temperatures: of the sweeps, in units of the table's critical temperature 2θ; inf draws codes evenly.
         keep_better: whether a row takes a new code only where that is nearer.
-        iterations: of the least squares.
+        steps: of the least squares; None solves them exactly.
     """
 
     temperatures: tuple[float, ...]
     keep_better: bool = False
-    iterations: int = _ROUGH
+    steps: int | None = _FEW_STEPS
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ class Effort:
         descent = Round((0.0, 0.0), keep_better=True)
         steps = [number / max(1, self.cooling - 1) for number in range(self.cooling)]
         cooling = [Round((_HOT + (_COLD - _HOT) * step,) * self.sweeps) for step in steps]
-        closing = Round((0.0,) * 4, keep_better=True, iterations=_EXACT)
+        closing = Round((0.0,) * 4, keep_better=True, steps=None)
         return [descent] * _DESCENTS + [Round((math.inf,)), *cooling, closing, closing]
 
 
 EFFORTS = {
     "fast": Effort(cooling=10, sweeps=3),
-    "normal": Effort(cooling=40, sweeps=3),
-    "best": Effort(cooling=160, sweeps=4),
+    "normal": Effort(cooling=60, sweeps=3),
+    "best": Effort(cooling=200, sweeps=4),
 }
 """The efforts that options name."""
 
@@ -153,9 +153,7 @@ class AdditiveLearner:
         words = self._words(block)
         found = self._search(block, vectors, planned)
         self.codes[:, block.positions] = found
-        words.copy_(
-            solve_codewords(vectors, found, words.contiguous(), self.target.weights, iterations=planned.iterations)
-        )
+        words.copy_(solve_codewords(vectors, found, words.contiguous(), self.target.weights, steps=planned.steps))
 
     def _search(self, block: Block, vectors: Tensor, planned: Round) -> Tensor:
         """(N, positions) codes of a block."""

@@ -17,9 +17,12 @@ from kdcode.learning.target import CHUNK_ROWS, Target
 _LBFGS_ITERATIONS = 15
 _MOST_EQUATIONS = 8192
 """Up to this many codewords the matrix of the normal equations is formed (256 MiB)."""
-_RIDGE = 1e-5
-"""Share by which each step is held back. Sums stay the same where one position gives to another what they all have in
-common, so that without it rounding errors would grow along directions in which nothing else decides."""
+_MOST_EXACT = 4096
+"""Up to this many they are solved at once, with a matrix of float64."""
+_MOST_STEPS = 50
+_RIDGE, _STEP_RIDGE = 1e-6, 1e-4
+"""Share by which codewords are held where they are, at once and in steps. Sums stay the same where one position gives
+to another what they all have in common, so that without it rounding errors would decide along such directions."""
 _SUM_ROWS = 1 << 16
 
 
@@ -36,19 +39,19 @@ def solve_weights(target: Target, codes: Tensor, composition: CompositionModule)
 
 @torch.no_grad()
 def solve_codewords(
-    vectors: Tensor, codes: Tensor, words: Tensor, weights: Tensor | None = None, *, iterations: int = 50
+    vectors: Tensor, codes: Tensor, words: Tensor, weights: Tensor | None = None, *, steps: int | None = None
 ) -> Tensor:
     """The codewords whose sums are nearest to vectors in squared distance, for fixed codes.
 
-    The normal equations are solved by conjugate gradients from where the codewords are: a few steps go most of the
-    way. Their matrix counts how often codewords meet; where it would be too large, it is never formed.
+    The matrix of the normal equations counts how often codewords meet. Where it would be too large, it is never
+    formed, and the equations are solved by conjugate gradients.
 
     Args:
         vectors: (N, e) what the sums approximate.
         codes: (N, D).
         words: (D, K, e) codewords to start from; those that no row uses stay where they are.
         weights: (N,) of the rows; all 1 where left out.
-        iterations: steps at most.
+        steps: of conjugate gradients, a few of which go most of the way; None goes all of it.
 
     Returns:
         (D, K, e) codewords.
@@ -62,18 +65,27 @@ def solve_codewords(
     slope = _sums_by_codeword(lambda part: vectors[part] - composed(flat, part), codes, words.shape, weights)
     if length * size <= _MOST_EQUATIONS:
         counts = _pair_counts(codes, size, weights)
-        used = counts.diagonal().clone()
+        if steps is None and length * size <= _MOST_EXACT:
+            return words + _solve_exactly(counts, slope).view_as(words)
+        used = counts.diagonal()
 
         def apply(change: Tensor) -> Tensor:
             return counts @ change
     else:
-        used = torch.cat([torch.bincount(column, weights, minlength=size) for column in codes.t()]).to(slope)
+        used = torch.cat([torch.bincount(column, weights, minlength=size) for column in codes.t()]).float()
 
         def apply(change: Tensor) -> Tensor:
             return _sums_by_codeword(lambda part: composed(change, part), codes, words.shape, weights)
 
-    step = _conjugate_gradient(lambda change: apply(change) + _RIDGE * used[:, None] * change, slope, used, iterations)
-    return words + step.view_as(words)
+    return words + _conjugate_gradient(apply, slope, used, steps or _MOST_STEPS).view_as(words)
+
+
+def _solve_exactly(counts: Tensor, slope: Tensor) -> Tensor:
+    """The change of (D·K, e) codewords, for (D·K, D·K) counts."""
+    matrix = counts.double()
+    used = matrix.diagonal()
+    used.add_(torch.where(used > 0, _RIDGE * used, 1))
+    return torch.cholesky_solve(slope.double(), torch.linalg.cholesky(matrix)).float()
 
 
 def _pair_counts(codes: Tensor, size: int, weights: Tensor | None) -> Tensor:
@@ -116,7 +128,7 @@ def _sums_by_codeword(
     return sums.flatten(0, 1)
 
 
-def _conjugate_gradient(apply: Callable[[Tensor], Tensor], slope: Tensor, diagonal: Tensor, iterations: int) -> Tensor:
+def _conjugate_gradient(apply: Callable[[Tensor], Tensor], slope: Tensor, diagonal: Tensor, steps: int) -> Tensor:
     """Solve A s = slope for (n, e) columns, each with step sizes of its own, preconditioned by A's (n,) diagonal."""
     scale = torch.where(diagonal > 0, 1 / diagonal.clamp_min(1e-30), 0)[:, None]
     step = torch.zeros_like(slope)
@@ -125,10 +137,10 @@ def _conjugate_gradient(apply: Callable[[Tensor], Tensor], slope: Tensor, diagon
     direction = scaled
     power = (residual * scaled).sum(dim=0)
     first = power.sum()
-    for _ in range(iterations):
+    for _ in range(steps):
         if power.sum() <= 1e-10 * first:
             break
-        moved = apply(direction)
+        moved = apply(direction) + _STEP_RIDGE * diagonal[:, None] * direction
         bend = (direction * moved).sum(dim=0)
         length = torch.where(bend > 0, power / bend, 0)  # rounding alone is left of a column that is solved
         step += length * direction
