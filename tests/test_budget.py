@@ -2,7 +2,8 @@ import dataclasses
 
 import pytest
 
-from kdcode.budget import CodeShape, Sizes, weight_format, weight_shapes
+from kdcode.budget import CodeShape, SizeLimit, Sizes, weight_format, weight_shapes
+from kdcode.errors import OptionError
 
 SHAPE = CodeShape(
     num_embeddings=1000,
@@ -60,3 +61,44 @@ def test_weight_shapes_and_formats():
     assert weight_shapes("lstm", 4, 4)["projection"] == (4, 4)
     assert weight_shapes("product", 4, 8) == {}
     assert [weight_format(numbers) for numbers in ("float32", "float16", "int8")] == ["float32", "float16", "float16"]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("20x", SizeLimit(times=20)),
+        (" 7.5X ", SizeLimit(times=7.5)),
+        ("500KB", SizeLimit(file_bytes=500_000)),
+        ("1.5 MiB", SizeLimit(file_bytes=1_572_864)),
+        ("2gb", SizeLimit(file_bytes=2_000_000_000)),
+        ("1234", SizeLimit(file_bytes=1234)),
+        (1234, SizeLimit(file_bytes=1234)),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text, limit):
+    assert SizeLimit.parse(text) == limit
+
+
+@pytest.mark.parametrize("text", ["", "x", "1x", "0", "-5KB", "20 apples", "1e3", "0.5", True, 0, -3, None])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(OptionError, match="size must be like 20x, 500KB"):
+        SizeLimit.parse(text)
+
+
+def test_limits_allow_what_is_small_enough_and_no_more():
+    shape = CodeShape(1000, 50, 16, 10, 50, "linear", "int8")
+    sizes = shape.sizes(3000)
+    ratio = sizes.ratio(1000, 50)
+    assert SizeLimit(times=ratio).allows(shape, 3000)
+    assert not SizeLimit(times=ratio * 1.001).allows(shape, 3000)
+    assert SizeLimit(file_bytes=sizes.total + 4096).allows(shape, 3000)
+    assert not SizeLimit(file_bytes=sizes.total + 4095).allows(shape, 3000)
+    assert SizeLimit.of_bits(40).allows(shape, 3000)
+    assert not SizeLimit.of_bits(39).allows(shape, 3000)
+    with pytest.raises(OptionError, match="bits must be an integer of at least 1, got 0"):
+        SizeLimit.of_bits(0)
+
+
+def test_limits_say_what_they_are():
+    assert [str(SizeLimit.parse(text)) for text in ("20x", "2.5x", "500KB")] == ["20x", "2.5x", "500,000 B"]
+    assert str(SizeLimit.of_bits(64)) == "64 bits"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kdcode.evaluation import evaluate
     from kdcode.formats import read, write
     from kdcode.learning.compress import compress
+    from kdcode.learning.planning import plan
     from kdcode.options import CompressOptions
     from kdcode.storage import load, save, verify
     from kdcode.table import VectorTable
@@ -27,6 +28,7 @@ _HOME = {
     "compress": "kdcode.learning",
     "evaluate": "kdcode.evaluation",
     "load": "kdcode.storage",
+    "plan": "kdcode.learning",
     "read": "kdcode.formats",
     "save": "kdcode.storage",
     "verify": "kdcode.storage",
@@ -43,6 +45,7 @@ __all__ = [
     "errors",
     "evaluate",
     "load",
+    "plan",
     "read",
     "save",
     "verify",

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict, dataclass
 
 from kdcode import bitpack
+from kdcode.errors import OptionError
 
 NUMBER_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 """How codewords may be stored, and the bytes of one number."""
 
 MAX_CODEBOOK_SIZE = 1 << 16
 """The largest K."""
+
+MAX_OVERHEAD_BYTES = 4096
+"""What a file's header and metadata may add to the promised bytes."""
+
+_UNITS = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
 
 def weight_format(number_format: str) -> str:
@@ -113,3 +120,56 @@ class CodeShape:
     def _composition_numbers(self) -> int:
         shapes = weight_shapes(self.composition, self.codeword_dim, self.embedding_dim)
         return sum(math.prod(shape) for shape in shapes.values())
+
+
+@dataclass(frozen=True)
+class SizeLimit:
+    """How much a coded table may take; one of the three is given.
+
+    Args:
+        times: what replaces the vectors is to be this many times smaller than float32 rows; symbols left out.
+        file_bytes: the file, with symbols and header, is to take no more than this.
+        bits: a code is to have no more bits than this.
+    """
+
+    times: float | None = None
+    file_bytes: int | None = None
+    bits: int | None = None
+
+    @classmethod
+    def parse(cls, text: str | int) -> SizeLimit:
+        """Read a size as people write it: 20x (times smaller), 500KB, 1.5MiB, or bytes as a number.
+
+        Raises:
+            OptionError: it is neither.
+        """
+        if isinstance(text, int) and not isinstance(text, bool) and text > 0:
+            return cls(file_bytes=text)
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*", str(text))
+        number, unit = (float(found[1]), found[2].lower()) if found else (0.0, "")
+        if unit == "x" and number > 1:
+            return cls(times=number)
+        if unit in ("", *_UNITS) and number * _UNITS.get(unit, 1) >= 1:
+            return cls(file_bytes=int(number * _UNITS.get(unit, 1)))
+        raise OptionError(f"size must be like 20x, 500KB, 2MiB or a number of bytes, got {text!r}")
+
+    @classmethod
+    def of_bits(cls, bits: int) -> SizeLimit:
+        """A limit on the bits of a code alone."""
+        if not isinstance(bits, int) or isinstance(bits, bool) or bits < 1:
+            raise OptionError(f"bits must be an integer of at least 1, got {bits!r}")
+        return cls(bits=bits)
+
+    def allows(self, shape: CodeShape, symbol_bytes: int) -> bool:
+        """Whether a coded table of this shape, with symbols of so many bytes, is small enough."""
+        sizes = shape.sizes(symbol_bytes)
+        if self.times is not None:
+            return sizes.ratio(shape.num_embeddings, shape.embedding_dim) >= self.times
+        if self.file_bytes is not None:
+            return sizes.total + MAX_OVERHEAD_BYTES <= self.file_bytes
+        return self.bits is None or shape.code_length * bitpack.bits_for(shape.codebook_size) <= self.bits
+
+    def __str__(self) -> str:
+        if self.times is not None:
+            return f"{self.times:g}x"
+        return f"{self.bits} bits" if self.file_bytes is None else f"{self.file_bytes:,} B"

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode._version import __version__
-from kdcode.budget import MAX_CODEBOOK_SIZE, NUMBER_BYTES, weight_format, weight_shapes
+from kdcode.budget import MAX_CODEBOOK_SIZE, MAX_OVERHEAD_BYTES, NUMBER_BYTES, weight_format, weight_shapes
 from kdcode.codebook import Codebook
 from kdcode.coded import CodedTable
 from kdcode.composition import COMPOSITIONS, Composition, from_weights
@@ -30,8 +30,6 @@ from kdcode.symbols import StoredSymbols
 from kdcode.table import FloatArray, RowNumbers, VectorTable
 
 FORMAT_VERSION = 1
-MAX_OVERHEAD_BYTES = 4096
-"""What header and metadata may add to the promised bytes."""
 
 _EAGER_CHECK_BYTES = 1 << 24
 _DTYPES = {"U8": "uint8", "I8": "int8", "U64": "uint64", "F16": "float16", "F32": "float32"}

@@ -17,7 +17,19 @@ from kdcode._version import __version__
 from kdcode.cli.flags import example
 from kdcode.errors import KdcodeError
 
-COMMANDS = ("demo", "compress", "info", "get", "neighbors", "codes", "expand", "verify", "formats", "completion")
+COMMANDS = (
+    "demo",
+    "plan",
+    "compress",
+    "info",
+    "get",
+    "neighbors",
+    "codes",
+    "expand",
+    "verify",
+    "formats",
+    "completion",
+)
 """In the order of `kdcode --help`; each is a module of this package with a `command` in it."""
 
 FAILED = 1
@@ -60,7 +72,7 @@ def _fail(ctx: click.Context, message: str) -> None:
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=example("kdcode demo", "kdcode compress glove.txt glove.kdc", "kdcode neighbors glove.kdc king"),
+    epilog=example("kdcode demo", "kdcode compress glove.txt glove.kdc --size 20x", "kdcode neighbors glove.kdc king"),
 )
 @click.version_option(__version__, prog_name="kdcode", message="%(prog)s %(version)s")
 def main() -> None:

@@ -11,7 +11,8 @@ import click
 from kdcode.cli import page
 from kdcode.cli.files import check_target, read_table
 from kdcode.cli.flags import FlaggedCommand, example, given, take
-from kdcode.cli.learn import learn, require_learning
+from kdcode.cli.learn import Limits, learn, make_plan, require_learning
+from kdcode.cli.plan import LIMITS
 from kdcode.cli.progress import clock
 from kdcode.errors import CheckpointError, StorageError
 
@@ -27,10 +28,15 @@ if TYPE_CHECKING:
     "compress",
     cls=FlaggedCommand,
     flags_of={"Codes and learning": "kdcode.options:CompressOptions", "Reading": "kdcode.formats:ReadOptions"},
-    epilog=example("kdcode compress glove.txt glove.kdc", "kdcode compress glove.txt small.kdc -K 16 -D 8 --seed 1"),
+    epilog=example(
+        "kdcode compress glove.txt glove.kdc --size 20x", "kdcode compress glove.txt small.kdc -K 16 -D 8 --seed 1"
+    ),
 )
 @click.argument("source", metavar="IN", type=click.Path(exists=True))
 @click.argument("target", metavar="OUT", type=click.Path())
+@LIMITS[0]
+@LIMITS[1]
+@LIMITS[2]
 @click.option("--format", "format_name", help="Format of IN; by default found from its name and content.")
 @click.option(
     "--device", default="cpu", show_default=True, help="Where to learn, as torch names it: cpu, cuda, cuda:1."
@@ -43,6 +49,9 @@ def command(
     source: str,
     target: str,
     *,
+    size: str | None,
+    bits: int | None,
+    max_error: float | None,
     format_name: str | None,
     device: str,
     fresh: bool,
@@ -53,6 +62,7 @@ def command(
 ) -> None:
     """Compress the table in IN to the .kdc file OUT.
 
+    With --size, --bits or --max-error the codes are chosen as `kdcode plan` does; otherwise by -K, -D and the rest.
     The size of OUT is told before learning starts. Ctrl-C saves a checkpoint beside OUT, and the same command goes on
     from there.
     """
@@ -61,12 +71,18 @@ def command(
     from kdcode.storage import save
 
     options, reading = take(CompressOptions, values), take(ReadOptions, values)
+    planned = any(limit is not None for limit in (size, bits, max_error))
+    if planned:
+        _refuse_what_is_planned()
     check_target(target, source=source, force=force)
     require_learning(device)
     table = read_table(source, format_name, reading, quiet=quiet)
+    if planned:
+        limits = Limits(size, bits, max_error)
+        options = make_plan(table, options, limits, quiet=quiet, device=device).recommended.options
     promised = promised_sizes(table, options)
     if not quiet:
-        heading = f"{len(table):,} x {table.embedding_dim:,} to K={options.codebook_size}, D={options.code_length}; "
+        heading = f"{len(table):,} x {table.embedding_dim:,} to {_setting(options)}; "
         page.echo([heading + "promised:", *page.size_rows(promised, len(table), table.embedding_dim)], err=True)
     coded, checkpoint = _learn(table, options, target, device=device, fresh=fresh, quiet=quiet)
     file_bytes = save(coded, target)
@@ -107,6 +123,22 @@ def _learn(
         where = f"; the same command goes on from {kept}" if kept.exists() else ""
         click.echo(f"interrupted{where}", err=True)
         raise click.exceptions.Exit(130) from None
+
+
+def _refuse_what_is_planned() -> None:
+    """Where a limit is given, K, D and the like follow from it."""
+    from kdcode.learning.planning import PLANNED
+
+    context = click.get_current_context()
+    for param in context.command.get_params(context):
+        given_by = context.get_parameter_source(param.name or "")
+        if param.name in PLANNED and given_by is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{param.opts[-1]} is chosen for the size; leave it or the size out")
+
+
+def _setting(options: CompressOptions) -> str:
+    words = f"K={options.codebook_size}, D={options.code_length}, {options.composition}, {options.numbers}"
+    return words if options.codeword_dim is None else f"{words}, codewords of {options.codeword_dim}"
 
 
 def _result(table: VectorTable, coded: CodedTable, target: str, resumed_step: int) -> dict[str, Any]:

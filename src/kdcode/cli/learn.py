@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -14,7 +14,7 @@ from kdcode.errors import OptionError
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, StepReport
+    from kdcode.learning import Checkpoint, Plan, StepReport
     from kdcode.options import CompressOptions
     from kdcode.table import VectorTable
 
@@ -49,6 +49,42 @@ def on_one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+class Limits(NamedTuple):
+    """How small, or how good: the values of three flags, of which one is given."""
+
+    size: str | None
+    bits: int | None
+    max_error: float | None
+
+
+def make_plan(
+    table: VectorTable,
+    options: CompressOptions,
+    limits: Limits,
+    *,
+    quiet: bool = False,
+    device: str = "cpu",
+) -> Plan:
+    """Run `kdcode.plan` with a progress bar."""
+    from kdcode.learning import plan
+
+    with progress("planning", quiet=quiet) as advance, stopping_at_safe_places() as stop_if_asked:
+
+        def on_candidate(done: int, of: int, name: str) -> None:
+            advance(done, of, name)
+            stop_if_asked()
+
+        return plan(
+            table,
+            limits.size,
+            bits=limits.bits,
+            max_error=limits.max_error,
+            options=options,
+            on_candidate=on_candidate,
+            device=device,
+        )
 
 
 def learn(

@@ -9,6 +9,7 @@ except ImportError as error:
 
 from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.compress import LearnedEncoder, compress, learn_encoder
+from kdcode.learning.planning import Candidate, Plan, plan
 from kdcode.learning.progress import StepReport
 
-__all__ = ["Checkpoint", "LearnedEncoder", "StepReport", "compress", "learn_encoder"]
+__all__ = ["Candidate", "Checkpoint", "LearnedEncoder", "Plan", "StepReport", "compress", "learn_encoder", "plan"]

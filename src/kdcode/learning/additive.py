@@ -102,14 +102,15 @@ class AdditiveLearner:
         target: what to approximate.
         start: where to start; its composition is changed in place.
         options: the effort and the seed.
+        effort: in place of the options'.
     """
 
-    def __init__(self, target: Target, start: Start, options: CompressOptions) -> None:
+    def __init__(self, target: Target, start: Start, options: CompressOptions, effort: Effort | None = None) -> None:
         self.target = target
         self.composition = start.composition
         self.codes = start.codes.clone()
         self.seed = options.seed
-        self.rounds = EFFORTS[options.effort].rounds()
+        self.rounds = (effort or EFFORTS[options.effort]).rounds()
         self.blocks = blocks_of(start.composition)
         self.done = 0
         self._take_principal_basis()

@@ -17,6 +17,7 @@ from kdcode.evaluation import relative_error
 from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.encoder import Encoder
 from kdcode.learning.learners import LEARNERS, total_steps
+from kdcode.learning.planning import PLANNED, plan
 from kdcode.learning.progress import OnStep
 from kdcode.learning.rounding import rounded
 from kdcode.learning.run import Run
@@ -28,6 +29,7 @@ def compress(
     table: VectorTable,
     options: CompressOptions | None = None,
     *,
+    size: str | int | None = None,
     on_step: OnStep | None = None,
     checkpoint: Checkpoint | None = None,
     device: torch.device | str = "cpu",
@@ -38,6 +40,7 @@ def compress(
     Args:
         table: symbols and vectors.
         options: how; the defaults where left out.
+        size: like 20x, 500KB or bytes: takes the settings that `plan` recommends, in place of those in `options`.
         on_step: called after every update with a `StepReport`. If it raises, a checkpoint is written first.
         checkpoint: makes a killed run resumable.
         device: where to learn.
@@ -47,6 +50,11 @@ def compress(
         The coded table. Its relative squared error is in `provenance["relative_error"]`.
     """
     options = (options or CompressOptions()).changed(**changes)
+    if size is not None:
+        for name in PLANNED:
+            if name in changes:
+                raise OptionError(f"{name} is chosen for the size {size}; leave one of the two out")
+        options = plan(table, size, options=options, device=device).recommended.options
     return _compress(table, options, on_step, checkpoint, device)[0]
 
 

@@ -1,0 +1,227 @@
+"""kdcode and its peers at equal total bytes: error, neighbours kept, speed and memory, in one run.
+
+    python benchmarks/equal_bytes.py --glove FOLDER --minilm FILE --work FOLDER
+
+Bytes are everything that decoding needs. Every method is at its best setting under the budget: all settings that are
+quick to learn are tried, and of the slow ones the one that a quick relative ranks first (`peers.py`). Each method has
+a process of its own, with the same number of threads. Finished records are kept in the work folder, and not measured
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from peers import PEERS, Fitted, Matrix, Peer, Setting
+from result_file import write_result
+
+import kdcode
+
+RESULTS = Path(__file__).parent / "results" / "equal_bytes.json"
+FIGURE = Path(__file__).parent / "figures" / "equal_bytes.svg"
+TIMES = (10, 20, 40, 80)
+TABLES = ("glove-50k", "glove-100k", "minilm", "tiny")
+OURS = {"kdcode": "normal", "kdcode, fast": "fast", "kdcode, best": "best"}
+TOKEN_TABLE = "embeddings.word_embeddings.weight"
+QUERIES, NEIGHBOURS = 1000, 10
+
+
+def read_table(name: str, glove: Path | None, minilm: Path | None) -> Matrix:
+    """(N, d) vectors of a table."""
+    if name == "tiny":
+        from kdcode.data import glove_50d
+
+        return np.asarray(glove_50d().head(400).matrix, dtype=np.float32)
+    if name == "minilm" and minilm is not None:
+        return np.asarray(kdcode.read(minilm, tensor=TOKEN_TABLE).matrix, dtype=np.float32)
+    if name.startswith("glove") and glove is not None:
+        rows = {"glove-50k": 50_000, "glove-100k": 100_000}[name]
+        return np.load(glove / "vectors.npy", mmap_mode="r")[:rows].astype(np.float32)
+    raise SystemExit(f"{name}: give the file or folder that it is in, --glove or --minilm")
+
+
+def measure(vectors: Matrix, method: str, most: int) -> dict[str, Any]:
+    """One method at its best setting that takes at most so many bytes."""
+    if method in OURS:
+        setting, size, fitted, seconds = _fit_ours(vectors, OURS[method], most)
+    else:
+        peer = next(peer for peer in PEERS if peer.name == method)
+        found = _fit_peer(vectors, peer, most)
+        if found is None:
+            return {"method": method, "setting": None, "bytes": None}
+        setting, size, fitted, seconds = found
+    error = np.square(fitted.copy - vectors).sum() / np.square(vectors - vectors.mean(axis=0)).sum()
+    new = vectors[:: max(1, len(vectors) // 5000)].copy()
+    return {
+        "method": method,
+        "setting": setting,
+        "bytes": size,
+        "relative_error": round(float(error), 5),
+        "mean_cosine": round(float(np.mean(_cosines(vectors, fitted.copy))), 5),
+        "neighbour_overlap": round(_overlap(vectors, fitted.copy), 4),
+        "train_seconds": round(seconds, 2),
+        "encode_rows_per_second": None if fitted.encode is None else _rate(lambda: fitted.encode(new), len(new)),
+        "decode_rows_per_second": _rate(fitted.decode, len(vectors)),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fitted, float]:
+    """What `kdcode compress --size` does; the time of planning counts."""
+    table = kdcode.VectorTable(None, vectors)
+    times = 4 * vectors.size / most
+    started = time.perf_counter()
+    coded = kdcode.compress(table, size=f"{times:.6f}x", effort=effort)
+    seconds = time.perf_counter() - started
+    named = ("composition", "codebook_size", "code_length", "codeword_dim", "numbers", "effort")
+    setting = {name: coded.provenance["options"][name] for name in named}
+    rows = np.arange(len(coded))
+    fitted = Fitted(coded.decode(rows), coded.encode, lambda: coded.decode(rows))
+    return setting, coded.sizes.embedding, fitted, seconds
+
+
+def _fit_peer(vectors: Matrix, peer: Peer, most: int) -> tuple[Setting, int, Fitted, float] | None:
+    """The best of all settings, or of those that the quick look ranks first; the time is that of the best alone."""
+    settings = list(peer.settings(*vectors.shape, most))
+    if peer.look is not None and len(settings) > 1:
+        settings = [min(settings, key=lambda one: _squared_error(vectors, peer.look, one[0]))]
+    best: tuple[Setting, int, Fitted, float] | None = None
+    for setting, size in settings:
+        started = time.perf_counter()
+        fitted = peer.fit(vectors, setting)
+        seconds = time.perf_counter() - started
+        if best is None or np.square(fitted.copy - vectors).sum() < np.square(best[2].copy - vectors).sum():
+            best = (setting, size, fitted, seconds)
+    return best
+
+
+def _squared_error(vectors: Matrix, fit: Callable[[Matrix, Setting], Fitted] | None, setting: Setting) -> float:
+    return float("inf") if fit is None else float(np.square(fit(vectors, setting).copy - vectors).sum())
+
+
+def _rate(work: Callable[[], object], rows: int) -> int:
+    """Rows per second, the median of three."""
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - started)
+    return round(rows / sorted(seconds)[1])
+
+
+def _cosines(one: Matrix, other: Matrix) -> Matrix:
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    return np.asarray(np.einsum("ij,ij->i", one, other) / np.maximum(lengths, 1e-12))
+
+
+def _overlap(vectors: Matrix, copy: Matrix) -> float:
+    """Share of the nearest rows by cosine that are still among them, over queries drawn once."""
+    queries = np.random.default_rng(0).permutation(len(vectors))[:QUERIES]
+    near, still = (_nearest(table, queries) for table in (vectors, copy))
+    return float(np.mean([len(set(a) & set(b)) / NEIGHBOURS for a, b in zip(near, still, strict=True)]))
+
+
+def _nearest(table: Matrix, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
+    scores = unit[queries] @ unit.T
+    scores[np.arange(len(queries)), queries] = -np.inf
+    return np.argpartition(-scores, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+
+
+def in_own_process(arguments: argparse.Namespace, table: str, times: int, method: str) -> dict[str, Any]:
+    """The record of a cell: measured by a process of its own, unless the work folder has it."""
+    path = arguments.work / f"{table}-{times}x-{method.replace(' ', '_').replace(',', '')}.json"
+    if not path.exists():
+        print(f"{table} {times}x {method} …", file=sys.stderr, flush=True)
+        command = [sys.executable, __file__, "--only", table, str(times), method]
+        for name in ("glove", "minilm"):
+            if getattr(arguments, name):
+                command += [f"--{name}", str(getattr(arguments, name))]
+        threads = {f"{library}_NUM_THREADS": str(arguments.threads) for library in ("OMP", "MKL", "OPENBLAS")}
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **threads})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(done.stdout)
+    record: dict[str, Any] = json.loads(path.read_text())
+    return {"table": table, "times": times, **record}
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Error against bytes, a panel for each table."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    tables = list(dict.fromkeys(row["table"] for row in rows))
+    figure, axes = plt.subplots(1, len(tables), figsize=(4.4 * len(tables), 3.8), squeeze=False)
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    for axis, table in zip(axes[0], tables, strict=True):
+        for number, method in enumerate(methods):
+            points = [row for row in rows if (row["table"], row["method"]) == (table, method) and row["bytes"]]
+            line = {"linewidth": 2.4, "color": "#d1495b"} if method == "kdcode" else {"color": f"C{number}"}
+            axis.plot(
+                [row["bytes"] / 1e6 for row in points],
+                [row["relative_error"] for row in points],
+                "o-",
+                ms=4,
+                label=method,
+                **line,
+            )
+        axis.set(xscale="log", yscale="log", xlabel="MB in all", title=table)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0][0].set_ylabel("relative squared error")
+    axes[0][-1].legend(frameon=False, fontsize=7)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    """Measure everything, print it and write it down."""
+    parser = argparse.ArgumentParser(description="kdcode and its peers at equal total bytes.")
+    parser.add_argument("--glove", type=Path, help="folder with vectors.npy of GloVe, 100 dimensions")
+    parser.add_argument("--minilm", type=Path, help="model.safetensors of all-MiniLM-L6-v2")
+    parser.add_argument("--work", type=Path, default=Path("equal_bytes-work"), help="where finished records are kept")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
+    parser.add_argument("--figure", type=Path, default=FIGURE, help="where the figure goes")
+    parser.add_argument("--tables", default="glove-50k,glove-100k,minilm", help="which tables, with commas between")
+    parser.add_argument("--times", default=",".join(map(str, TIMES)), help="how many times smaller")
+    parser.add_argument("--methods", help="which methods, with semicolons between; all by default")
+    parser.add_argument("--threads", type=int, default=2, help="of every method")
+    parser.add_argument("--only", nargs=3, metavar=("TABLE", "TIMES", "METHOD"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.only:
+        table, times, method = arguments.only
+        vectors = read_table(table, arguments.glove, arguments.minilm)
+        print(json.dumps(measure(vectors, method, 4 * vectors.size // int(times))))
+        return
+    everyone = [*OURS, *(peer.name for peer in PEERS)]
+    methods = arguments.methods.split(";") if arguments.methods else everyone
+    rows = [
+        in_own_process(arguments, table, int(times), method)
+        for table in arguments.tables.split(",")
+        for times in arguments.times.split(",")
+        for method in methods
+    ]
+    settings = {"seed": 0, "threads": arguments.threads, "queries": QUERIES, "neighbours": NEIGHBOURS}
+    write_result(arguments.output, settings, rows, ("numpy", "torch", "faiss-cpu"))
+    draw(rows, arguments.figure)
+    for row in rows:
+        error = (
+            "does not fit" if row["bytes"] is None else f"{row['relative_error']:.4f}  {row['train_seconds']:8.1f} s"
+        )
+        print(f"{row['table']:11}{row['times']:4}x  {row['method']:14} {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""Which K, D and number format for a size: a glimpse of each candidate on a sample, and what it will come to.
+
+Bytes are exact. A glimpse is a very short run of the additive learner on rows of the table. Where it ends at error g,
+a whole run ends near g to a power that depends on the effort and on the length of the code, hardly on the table
+(`_POWER`). Error grows with the number of rows, since codewords fit many rows less closely than few: a second glimpse
+on half the sample tells how fast. What rounding adds follows from the codewords.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from kdcode.budget import SizeLimit, Sizes
+from kdcode.errors import OptionError
+from kdcode.learning.additive import EFFORTS, AdditiveLearner, Effort
+from kdcode.learning.run import Run
+from kdcode.learning.starts import random_start
+from kdcode.learning.target import Target, can_shift
+from kdcode.options import CompressOptions
+from kdcode.symbols import StoredSymbols
+from kdcode.table import RowNumbers, VectorTable
+
+_SAMPLE_ROWS = 30_000
+_GLIMPSE = Effort(cooling=4, sweeps=2)
+_POWER = {"fast": (1.15, 0.0025), "normal": (1.26, 0.0018), "best": (1.30, 0.0015)}
+"""The power and how much lower it is for each position; 0.3 becomes 0.23 with eight positions and normal effort."""
+_FEW_POSITIONS = 0.16
+"""How much lower the power is with one position, by half of that with two, and so on: there is less to search."""
+_LEAST_POWER = 1.05
+"""Also the power of product codes, whose positions do not depend on each other: a glimpse has it nearly all."""
+_SATURATION = 2.0
+"""How many times e the rows may grow before error hardly grows with them."""
+_FIRST_SIZES = (16, 64, 256)
+_LONGEST = 512
+"""Positions of a code that are ever proposed."""
+
+PLANNED = ("codebook_size", "code_length", "composition", "codeword_dim", "numbers")
+"""The options that a plan chooses."""
+
+OnCandidate = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A setting that is small enough.
+
+    Args:
+        options: to compress with.
+        sizes: the bytes of each part, exactly.
+        ratio: how many times smaller than float32 vectors, symbols left out.
+        relative_error: predicted.
+        seconds: predicted, on this machine.
+    """
+
+    options: CompressOptions
+    sizes: Sizes
+    ratio: float
+    relative_error: float
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat JSON values."""
+        named = ("composition", "codebook_size", "code_length", "codeword_dim", "numbers", "effort")
+        return {
+            **{name: getattr(self.options, name) for name in named},
+            **self.sizes.as_dict(),
+            "ratio_embedding": round(self.ratio, 2),
+            "relative_error": round(self.relative_error, 4),
+            "seconds": round(self.seconds, 1),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Candidates with the lowest predicted error first; the first one is recommended."""
+
+    limit: SizeLimit
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def recommended(self) -> Candidate:
+        """The candidate with the lowest predicted error."""
+        return self.candidates[0]
+
+
+def plan(
+    table: VectorTable,
+    size: str | int | None = None,
+    *,
+    bits: int | None = None,
+    max_error: float | None = None,
+    options: CompressOptions | None = None,
+    on_candidate: OnCandidate | None = None,
+    device: torch.device | str = "cpu",
+) -> Plan:
+    """Find settings for a table that keep to a size, or to an error, from a quick look at a sample of its rows.
+
+    Args:
+        table: what is to be compressed.
+        size: like 20x (times smaller than float32 vectors), 500KB (of the file), or bytes.
+        bits: of a code, in place of a size.
+        max_error: the relative squared error not to be passed, in place of a size; the smallest table is sought.
+        options: what the plan leaves alone: effort, seed and the rest.
+        on_candidate: called before each glimpse with how many are done, how many there will be, and its name.
+        device: where to look.
+
+    Raises:
+        OptionError: not exactly one of size, bits and max_error, or one that cannot be reached.
+    """
+    if sum(given is not None for given in (size, bits, max_error)) != 1:
+        raise OptionError("a plan needs one of size, bits and max_error")
+    glimpses = _Glimpses(table, options or CompressOptions(), on_candidate, device)
+    if max_error is not None:
+        return _smallest_within(glimpses, max_error)
+    limit = SizeLimit.parse(size) if size is not None else SizeLimit.of_bits(bits or 0)
+    return Plan(limit, tuple(glimpses.within(limit)))
+
+
+def _smallest_within(glimpses: _Glimpses, max_error: float) -> Plan:
+    """Halve the range of ratios in which the best candidate passes the error."""
+    if not 0 < max_error < 1:
+        raise OptionError(f"max_error must be between 0 and 1, got {max_error}")
+    found: Plan | None = None
+    low, high = 2.0, 512.0
+    for _ in range(5):
+        times = round((low * high) ** 0.5, 1)
+        try:
+            tried = Plan(SizeLimit(times=times), tuple(glimpses.within(SizeLimit(times=times), quick=True)))
+        except OptionError:
+            high = times
+            continue
+        if tried.recommended.relative_error <= max_error:
+            found, low = tried, times
+        else:
+            high = times
+    if found is None:
+        raise OptionError(f"max_error {max_error}: no setting that is at least twice as small comes that near")
+    return found
+
+
+class _Glimpses:
+    """Short runs on a sample, each done once."""
+
+    def __init__(
+        self,
+        table: VectorTable,
+        options: CompressOptions,
+        on_candidate: OnCandidate | None,
+        device: torch.device | str,
+    ) -> None:
+        if options.composition == "lstm":
+            raise OptionError("composition must be linear or product for a plan, got 'lstm'")
+        self.table, self.options, self.on_candidate, self.device = table, options, on_candidate, device
+        no_symbols = isinstance(table.symbols, RowNumbers)
+        self.symbol_bytes = 0 if no_symbols else StoredSymbols.build(table.symbols).nbytes
+        draw = np.random.default_rng(options.seed)
+        self.rows = np.sort(draw.permutation(len(table))[:_SAMPLE_ROWS])
+        self.half = np.sort(draw.permutation(self.rows)[: len(self.rows) // 2])
+        self.seen: dict[CompressOptions, tuple[float, float]] = {}
+
+    def within(self, limit: SizeLimit, *, quick: bool = False) -> list[Candidate]:
+        """Candidates that keep to a limit, the best first: three sizes of codebook, then what is near the best."""
+        first = list(self._longest(limit, [{"codebook_size": size} for size in _FIRST_SIZES]))
+        if not first:
+            first = list(self._longest(limit, [{"codebook_size": size} for size in (8, 4, 2)]))
+        if not first:
+            raise OptionError(f"size {limit}: too small for this table, even with codes of one bit")
+        tried = [self._candidate(options, done, len(first)) for done, options in enumerate(first)]
+        if not quick:
+            best = min(tried, key=lambda candidate: candidate.relative_error).options
+            near = list(self._longest(limit, _near(best, self.table.embedding_dim)))
+            tried += [
+                self._candidate(options, done + len(first), len(near) + len(first)) for done, options in enumerate(near)
+            ]
+        return sorted(tried, key=lambda candidate: candidate.relative_error)
+
+    def _longest(self, limit: SizeLimit, settings: Sequence[dict[str, Any]]) -> Iterator[CompressOptions]:
+        """For each setting the options with the longest code that the limit allows, where it allows any."""
+        for changes in settings:
+            options = self.options.changed(numbers="int8", codeword_dim=None).changed(**changes)
+            low, high = 0, _LONGEST if options.composition == "linear" else self.table.embedding_dim
+            while low < high:
+                middle = (low + high + 1) // 2
+                shape = options.changed(code_length=middle).code_shape(len(self.table), self.table.embedding_dim)
+                low, high = (middle, high) if limit.allows(shape, self.symbol_bytes) else (low, middle - 1)
+            if low:
+                yield options.changed(code_length=low)
+
+    def _candidate(self, options: CompressOptions, done: int, of: int) -> Candidate:
+        if self.on_candidate is not None:
+            self.on_candidate(done, of, f"K={options.codebook_size}, D={options.code_length}, {options.numbers}")
+        if options not in self.seen:
+            self.seen[options] = self._look(options)
+        error, seconds = self.seen[options]
+        shape = options.code_shape(len(self.table), self.table.embedding_dim)
+        sizes = shape.sizes(self.symbol_bytes)
+        ratio = sizes.ratio(len(self.table), self.table.embedding_dim)
+        return Candidate(options, sizes, ratio, min(1.0, error), seconds)
+
+    def _look(self, options: CompressOptions) -> tuple[float, float]:
+        """What a whole run on all rows would come to: error and seconds."""
+        started = time.monotonic()
+        error, rounding = self._glimpse(self.rows, options)
+        seconds = time.monotonic() - started
+        if len(self.rows) < len(self.table):
+            smaller, _ = self._glimpse(self.half, options)
+            growth = max(0.0, math.log(error / smaller, 2)) if smaller > 0 else 0.0
+            further = math.log(len(self.table) / len(self.rows)) / _SATURATION
+            error *= math.exp(growth * _SATURATION * -math.expm1(-further))
+        power, less = (_LEAST_POWER, 0.0) if options.composition == "product" else _POWER[options.effort]
+        power -= less * options.code_length + _FEW_POSITIONS / options.code_length
+        error = min(1.0, error) ** max(_LEAST_POWER, power)
+        short, whole = len(_GLIMPSE.rounds()), len(EFFORTS[options.effort].rounds())
+        sweeps = (EFFORTS[options.effort].sweeps + 2) / (_GLIMPSE.sweeps + 2)
+        return error + rounding, seconds * whole / short * sweeps * len(self.table) / len(self.rows)
+
+    def _glimpse(self, rows: np.ndarray[Any, Any], options: CompressOptions) -> tuple[float, float]:
+        """The error on some rows, and what rounding the codewords would add to it."""
+        sample = VectorTable(None, self.table.matrix[rows])
+        shape = replace(options.code_shape(len(self.table), self.table.embedding_dim), num_embeddings=len(rows))
+        target = Target.of(sample, centred=can_shift(shape), device=self.device)
+        learner = AdditiveLearner(target, random_start(target, shape, options.seed), options, _GLIMPSE)
+        error = learner.run(Run(0)).error
+        if options.numbers != "int8":
+            return error, 0.0
+        steps = learner.composition.codebook.detach().abs().amax(dim=(1, 2)) / 127
+        reach = shape.codeword_dim * (1 if options.composition == "linear" else 1 / shape.code_length)
+        noise = float(steps.square().sum()) / 12 * reach * len(rows)
+        return error, noise / target.variance if target.variance else 0.0
+
+
+def _near(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
+    """What else is worth a glimpse, once a codebook size is known to be good."""
+    size = best.codebook_size
+    settings: list[dict[str, Any]] = [{"codebook_size": size // 2}, {"codebook_size": size * 2}]
+    settings = [setting for setting in settings if setting["codebook_size"] not in (1, *_FIRST_SIZES)]
+    settings.append({"codebook_size": size, "numbers": "float16"})
+    if best.composition == "linear":
+        settings += [{"codebook_size": size, "codeword_dim": share} for share in _shares(embedding_dim)]
+        settings.append({"codebook_size": 256, "composition": "product"})
+    return settings
+
+
+def _shares(embedding_dim: int) -> list[int]:
+    """Lengths of codewords that an H makes vectors of."""
+    return [embedding_dim // 2, embedding_dim * 3 // 4] if embedding_dim >= 32 else []
