@@ -25,11 +25,13 @@ class Fitted(NamedTuple):
         copy: (N, d) the table as it comes back.
         encode: vectors to codes, or None for methods that have none.
         decode: the same codes, all N of them, to vectors.
+        recode: vectors that need not be in the table to what comes back of them, or None.
     """
 
     copy: Matrix
     encode: Callable[[Matrix], Any] | None
     decode: Callable[[], Matrix]
+    recode: Callable[[Matrix], Matrix] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,12 @@ def _opq_settings(rows: int, dim: int, most: int) -> Iterator[tuple[Setting, int
 def _quantized(quantizer: Any, vectors: Matrix) -> Fitted:  # noqa: ANN401 - one of faiss's quantizers
     quantizer.train(vectors)
     codes = quantizer.compute_codes(vectors)
-    return Fitted(quantizer.decode(codes), quantizer.compute_codes, lambda: quantizer.decode(codes))
+    return Fitted(
+        copy=quantizer.decode(codes),
+        encode=quantizer.compute_codes,
+        decode=lambda: quantizer.decode(codes),
+        recode=lambda new: quantizer.decode(quantizer.compute_codes(new)),
+    )
 
 
 def _pq(vectors: Matrix, setting: Setting) -> Fitted:

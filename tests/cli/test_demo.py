@@ -64,8 +64,7 @@ def test_the_commands_it_ends_with_work(ran, run):
     result, target = ran
     commands = [line.split()[1:] for line in result.stdout.splitlines() if line.startswith("  kdcode ")]
     assert commands[0][:3] == ["compress", "vectors.txt", "vectors.kdc"]
-    options = kdcode.load(target).provenance["options"]
-    assert commands[0][3:] == ["-K", str(options["codebook_size"]), "--numbers", options["numbers"]]
+    assert commands[0][3:] == ["--size", "20x"]
     for words in commands[1:]:
         assert str(target) in words
         assert run(*words).exit_code == 0

@@ -10,10 +10,12 @@ import time
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 
 import kdcode
 from kdcode.cli import COMMANDS, main
+from kdcode.data import glove_50d
 from kdcode.errors import KdcodeError
 
 ROOT = Path(__file__).parents[2]
@@ -67,9 +69,8 @@ def test_every_help_ends_with_an_example(run, name):
 
 def test_the_examples_work_as_they_stand(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = ["king", "queen", *(f"word{row}" for row in range(48))]
-    rows = (f"{name} {row} {row * row % 7} {row % 5}\n" for row, name in enumerate(names))
-    Path("glove.txt").write_text("".join(rows))
+    words = ["king", "queen", *glove_50d().symbols[:400]]
+    kdcode.write(kdcode.VectorTable(words, np.stack([glove_50d()[word] for word in words])), "glove.txt")
     for name in COMMANDS:
         for line in examples(name) if name not in ("demo", "completion") else []:
             words = shlex.split(line.removesuffix("< words.txt"))

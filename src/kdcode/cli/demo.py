@@ -40,5 +40,5 @@ def command(target: str | None, force: bool, quiet: bool) -> None:
     with ExitStack() as stack:
         file = Path(target or Path(stack.enter_context(TemporaryDirectory()), "demo.kdc"))
         file_bytes = save(coded, file)
-    demo = Demo(table, coded, crowded, file_bytes, options, Path(target) if target else None)
+    demo = Demo(table, coded, crowded, file_bytes, Path(target) if target else None)
     click.echo("\n".join(render(demo)))

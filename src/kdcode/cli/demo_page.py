@@ -13,11 +13,9 @@ import numpy as np
 
 from kdcode.cli import page
 from kdcode.cli.codes import find_groups
-from kdcode.cli.flags import given
 from kdcode.cli.progress import clock
 from kdcode.coded import CodedTable
 from kdcode.evaluation import evaluate
-from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 
 WIDTH = 80
@@ -39,7 +37,6 @@ class Demo:
         coded: the table as it became.
         crowded: the same words in codes so few that words have to share them.
         file_bytes: size of the saved `coded`.
-        options: how `coded` was learned.
         kept: where `coded` was kept, or None.
     """
 
@@ -47,7 +44,6 @@ class Demo:
     coded: CodedTable
     crowded: CodedTable
     file_bytes: int
-    options: CompressOptions
     kept: Path | None
 
 
@@ -145,10 +141,9 @@ def _groups(demo: Demo) -> Iterator[str]:
 
 
 def _commands(demo: Demo) -> Iterator[str]:
-    flags = " ".join(given(demo.options)).replace("--codebook-size", "-K").replace("--code-length", "-D")
     file = shlex.quote(str(demo.kept)) if demo.kept else "vectors.kdc"
     yield _heading("The same on your own vectors")
-    yield f"  kdcode compress vectors.txt vectors.kdc {flags}"
+    yield "  kdcode compress vectors.txt vectors.kdc --size 20x"
     yield f"  kdcode neighbors {file} king"
     yield f"  kdcode info {file}"
 
