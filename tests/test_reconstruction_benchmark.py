@@ -17,7 +17,7 @@ def kept():
 
 
 def test_a_tiny_run_measures_one_row(kept):
-    command = [sys.executable, str(BENCHMARK), "--tiny", "--only", "linear, random start"]
+    command = [sys.executable, str(BENCHMARK), "--tiny", "--only", "straight-through, random start"]
     record = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert record.keys() == kept["rows"][0].keys()
     assert record["rows"] == 300
@@ -32,10 +32,11 @@ def test_the_kept_result_has_all_rows_with_settings_and_versions(kept):
 
 def test_the_kept_result_is_what_the_project_promises(kept):
     error = {record["name"]: record["relative_error"] for record in kept["rows"]}
-    assert error["linear, random start"] <= 0.33
-    assert error["linear, warm start"] <= 0.28
-    for start in ("random", "warm"):
-        assert error[f"LSTM, {start} start"] <= error[f"linear, {start} start"]
-    assert error["random codes"] > 2 * error["linear, random start"]
+    assert error["straight-through, random start"] <= 0.33
+    assert error["straight-through, warm start"] <= 0.28
+    assert error["additive"] < 0.9 * error["straight-through, random start"]
+    assert error["additive, best"] < error["additive"] < error["additive, fast"]
+    assert error["LSTM from additive codes"] < error["LSTM from the start"]
+    assert error["random codes"] > 2 * error["straight-through, random start"]
     assert all(record["peak_mb"] < 6 * 1024 for record in kept["rows"])
     assert {record["rows"] for record in kept["rows"]} == {10_000, 100_000}

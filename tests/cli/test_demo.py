@@ -10,7 +10,6 @@ import kdcode
 from kdcode.cli import main
 from kdcode.cli.demo_page import PAIRS, WORDS, Demo, nearest, render
 from kdcode.data import glove_50d
-from kdcode.options import CompressOptions
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +86,6 @@ def test_nearest_by_hand():
 def test_the_page_has_colours_for_a_terminal(ran):
     _, target = ran
     coded, table = kdcode.load(target), glove_50d()
-    lines = list(render(Demo(table, coded, coded, target.stat().st_size, CompressOptions(), None)))
+    lines = list(render(Demo(table, coded, coded, target.stat().st_size, None)))
     assert any("\x1b[" in line for line in lines)
     assert max(len(click.unstyle(line)) for line in lines) <= 80

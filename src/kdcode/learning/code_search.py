@@ -101,6 +101,12 @@ class SumSearch:
         """(n,) squared distances between vectors and the sums of their codewords."""
         return (vectors - F.embedding_bag(flat_codes(codes, self.size), self.flat, mode="sum")).square().sum(dim=1)
 
+    def met(self, codes: Tensor, position: int) -> Tensor:
+        """(n, K): 2 Σ w·w_k of the codewords of (n, t) flat codes and those of another position."""
+        if self.pairs is not None:
+            return F.embedding_bag(codes, self.pairs[position], mode="sum")
+        return F.embedding_bag(codes, self.flat, mode="sum") @ (2 * self.words[position].t())
+
     def _walk(self, vectors: Tensor, codes: Tensor) -> _Walk:
         flat = codes + self._offsets(codes.device)
         return _ResidualWalk(self, vectors, flat) if self.pairs is None else _TableWalk(self, self.pairs, vectors, flat)

@@ -1,0 +1,108 @@
+"""Codes of new vectors in large batches: a beam over the positions, by the same tables as `SumSearch`.
+
+`kdcode.encoding` has the numpy twin, which needs no torch; this one is several times quicker.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kdcode.coded import CodedTable
+from kdcode.composition import Linear
+from kdcode.errors import OptionError
+from kdcode.learning.code_search import SumSearch
+from kdcode.learning.side_by_side import side_by_side
+
+_CHUNK_FLOATS = 1 << 20
+_GROUP = 8
+
+
+def encode(
+    coded: CodedTable,
+    vectors: npt.ArrayLike,
+    *,
+    beam: int = 8,
+    sweeps: int = 4,
+    device: torch.device | str = "cpu",
+) -> npt.NDArray[np.int64]:
+    """What `CodedTable.encode` does, on the threads of torch or on another device.
+
+    Args:
+        coded: whose codebook is used; its composition must be linear, or the numpy way is taken.
+        vectors: (n, d) finite numbers.
+        beam: partial codes kept per vector; more is slower and better.
+        sweeps: passes of refinement after it.
+        device: where to search.
+
+    Returns:
+        (n, D) codes.
+    """
+    if not isinstance(coded.composition, Linear):
+        return np.atleast_2d(coded.encode(vectors, beam=beam, sweeps=sweeps))
+    if beam < 1 or sweeps < 0:
+        raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
+    array = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
+    if array.ndim != 2 or array.shape[1] != coded.embedding_dim or not np.isfinite(array).all():
+        raise OptionError(f"expected finite vectors of size {coded.embedding_dim}, got shape {array.shape}")
+    words = torch.from_numpy(coded.composition.folded(coded.codebook.values).copy()).to(device)
+    return encode_sums(torch.from_numpy(array).to(device), words, beam=beam, sweeps=sweeps).cpu().numpy()
+
+
+@torch.no_grad()
+def encode_sums(vectors: Tensor, words: Tensor, *, beam: int, sweeps: int) -> Tensor:
+    """(n, D) codes of (n, e) vectors under (D, K, e) codewords that are added.
+
+    Centred codewords make a partial sum comparable with the vector, and positions of most energy are chosen first.
+    """
+    means = words.mean(dim=1, keepdim=True)
+    centred = words - means
+    order = centred.square().sum(dim=(1, 2)).argsort(descending=True, stable=True)
+    search = SumSearch(centred[order].contiguous())
+    left = vectors - means.sum(dim=(0, 1))
+    codes = torch.empty(len(vectors), len(words), dtype=torch.int64, device=vectors.device)
+    rows = max(16, _CHUNK_FLOATS // (max(beam, search.length) * search.size))
+
+    def choose(start: int) -> None:
+        part = slice(start, start + rows)
+        codes[part] = _beam(search, left[part], beam)
+
+    side_by_side(choose, range(0, len(vectors), rows), vectors.device)
+    if sweeps:
+        codes = search.improve(left, codes, [0.0] * sweeps, seed=0)
+    return torch.empty_like(codes).index_copy_(1, order, codes)
+
+
+def _beam(search: SumSearch, vectors: Tensor, width: int) -> Tensor:
+    """The best of the codes that are left when positions are chosen first to last and `width` codes kept at each."""
+    count, size = len(vectors), search.size
+    unary = torch.addmm(search.norms, vectors, search.flat.t(), alpha=-2).view(count, search.length, size)
+    costs, places = _smallest_few(unary[:, 0], width)
+    codes = places[:, :, None]
+    for position in range(1, search.length):
+        kept = codes.shape[1]
+        met = search.met(codes.flatten(0, 1), position).view(count, kept, size)
+        total = met.add_(unary[:, None, position]).add_(costs[:, :, None]).flatten(1)
+        costs, places = _smallest_few(total, width)
+        parents = (places // size)[:, :, None].expand(-1, -1, position)
+        codes = torch.cat([codes.gather(1, parents), (places % size + position * size)[:, :, None]], dim=2)
+    best = codes.gather(1, costs.argmin(dim=1)[:, None, None].expand(-1, -1, search.length))[:, 0]
+    return best - size * torch.arange(search.length, device=best.device)
+
+
+def _smallest_few(costs: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The `width` smallest of (n, m) costs and their places, in any order.
+
+    They are all in the `width` groups with the smallest minima. Minima of groups that run across the row are quick to
+    compute, so that the slow selection only sees an eighth of the row, and then the chosen groups.
+    """
+    count, most = costs.shape
+    if most % _GROUP or most // _GROUP <= 2 * width:
+        return costs.topk(min(width, most), largest=False, sorted=False)
+    groups = costs.view(count, _GROUP, most // _GROUP)
+    near = groups.amin(dim=1).topk(width, largest=False, sorted=False).indices  # (n, width)
+    few = groups.gather(2, near[:, None, :].expand(-1, _GROUP, -1)).flatten(1)
+    found, spots = few.topk(width, largest=False, sorted=False)
+    return found, (spots // width) * groups.shape[2] + near.gather(1, spots % width)

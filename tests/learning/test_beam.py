@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+import torch
+from sample_tables import coded_table
+
+from kdcode import encoding
+from kdcode.coded import CodedTable
+from kdcode.composition import Linear
+from kdcode.errors import OptionError
+from kdcode.learning import code_search
+from kdcode.learning.beam import _smallest_few, encode, encode_sums
+
+
+def task(rows=300, length=5, size=32, dim=8):
+    draw = np.random.default_rng(0)
+    words = draw.normal(size=(length, size, dim)).astype(np.float32) + 0.5
+    return draw.normal(size=(rows, dim)).astype(np.float32) * 2, words
+
+
+def errors(vectors, codes, words):
+    return np.square(vectors - Linear(words.shape[2]).compose(codes, words)).sum(axis=1)
+
+
+@pytest.mark.parametrize(("beam", "sweeps"), [(1, 0), (6, 0), (8, 4)])
+@pytest.mark.parametrize("tables", [True, False])
+def test_codes_are_as_good_as_those_of_the_numpy_search(beam, sweeps, tables, monkeypatch):
+    if not tables:
+        monkeypatch.setattr(code_search, "_MOST_TABLE_FLOATS", 0)
+    vectors, words = task()
+    ours = encode_sums(torch.from_numpy(vectors), torch.from_numpy(words), beam=beam, sweeps=sweeps).numpy()
+    theirs = encoding.encode(vectors, words, Linear(8), beam=beam, sweeps=sweeps)
+    here, there = errors(vectors, ours, words), errors(vectors, theirs, words)
+    if sweeps == 0:
+        np.testing.assert_allclose(here, there, rtol=1e-3, atol=1e-3)
+    assert here.mean() == pytest.approx(there.mean(), rel=0.03)
+
+
+@pytest.mark.parametrize(("most", "width"), [(64, 3), (4096, 16), (30, 4), (8, 20)])
+def test_the_smallest_few_are_found(most, width):
+    costs = torch.randn(50, most, generator=torch.Generator().manual_seed(1))
+    found, places = _smallest_few(costs, width)
+    exact = costs.sort(dim=1).values[:, :width]
+    torch.testing.assert_close(found.sort(dim=1).values, exact)
+    torch.testing.assert_close(costs.gather(1, places), found)
+
+
+def test_a_table_encodes_new_vectors():
+    _, words = task()
+    vectors, _ = task(rows=40)
+    coded = CodedTable.from_codes(None, np.zeros((3, 5), dtype=np.int64), words)
+    codes = encode(coded, vectors, beam=4)
+    assert codes.shape == (40, 5)
+    assert errors(vectors, codes, words).mean() < 1.02 * errors(vectors, coded.encode(vectors, beam=4), words).mean()
+    np.testing.assert_array_equal(encode(coded, vectors[0]), encode(coded, vectors[:1]))
+    with pytest.raises(OptionError, match=r"expected finite vectors of size 8, got shape \(1, 3\)"):
+        encode(coded, np.ones(3))
+    with pytest.raises(OptionError, match="got 0 and 1"):
+        encode(coded, vectors, beam=0, sweeps=1)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "product"])
+def test_other_compositions_take_the_numpy_way(kind):
+    coded = coded_table(kind)
+    vectors = np.random.default_rng(0).normal(size=(7, coded.embedding_dim)).astype(np.float32)
+    np.testing.assert_array_equal(encode(coded, vectors), coded.encode(vectors))
