@@ -1,0 +1,67 @@
+"""The benchmarks against peers: settings keep to their bytes, and a tiny run measures every method."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(FOLDER))
+from equal_bytes import OURS, _overlap  # noqa: E402
+from peers import PEERS  # noqa: E402
+
+METHODS = [*OURS, *(peer.name for peer in PEERS)]
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("equal_bytes")
+    output, figure = folder / "r.json", folder / "f.svg"
+    options = ["--tables", "tiny", "--times", "16", "--work", folder / "work", "--output", output, "--figure", figure]
+    command = [sys.executable, FOLDER / "equal_bytes.py", *options, "--threads", "1"]
+    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    assert figure.stat().st_size > 1000
+    return json.loads(output.read_text())
+
+
+def test_every_method_keeps_to_the_bytes(result):
+    assert [row["method"] for row in result["rows"]] == METHODS
+    for row in result["rows"]:
+        assert row["bytes"] is None or row["bytes"] <= 400 * 50 * 4 // 16
+    assert {"kdcode", "torch", "faiss-cpu", "numpy"} <= result["versions"].keys()
+
+
+def test_errors_and_speeds_are_measured(result):
+    rows = {row["method"]: row for row in result["rows"] if row["bytes"]}
+    ours = rows["kdcode"]
+    assert all(ours["relative_error"] < row["relative_error"] for name, row in rows.items() if name not in OURS)
+    assert 0.3 < ours["neighbour_overlap"] < 1
+    for row in rows.values():
+        assert 0 < row["relative_error"] < 1
+        assert row["mean_cosine"] > 0.5
+        assert row["decode_rows_per_second"] > 100
+        assert (row["encode_rows_per_second"] is None) == (row["method"] in ("int8 rows", "int4 rows", "SVD, float16"))
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+@pytest.mark.parametrize("times", [5, 30])
+def test_the_bytes_of_a_setting_are_those_of_what_decoding_needs(peer, times):
+    rows, dim = 5000, 24
+    most = rows * dim * 4 // times
+    settings = list(peer.settings(rows, dim, most))
+    assert settings
+    for setting, size in settings:
+        assert size <= most
+        if peer.name == "faiss LSQ":
+            codes = rows * -(-setting["positions"] * setting["bits"] // 8)
+            assert size == codes + 4 * dim * setting["positions"] * 2 ** setting["bits"]
+
+
+def test_neighbours_that_stay_are_counted():
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(300, 10)).astype(np.float32)
+    assert _overlap(vectors, 3 * vectors) == 1
+    assert _overlap(vectors, draw.normal(size=(300, 10)).astype(np.float32)) < 0.15
