@@ -83,7 +83,7 @@ def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fi
     started = time.perf_counter()
     coded = kdcode.compress(table, size=f"{times:.6f}x", effort=effort)
     seconds = time.perf_counter() - started
-    named = ("composition", "codebook_size", "code_length", "codeword_dim", "numbers", "effort")
+    named = ("composition", "codebook_size", "code_length", "codeword_dim", "groups", "numbers", "effort")
     setting = {name: coded.provenance["options"][name] for name in named}
     rows = np.arange(len(coded))
     fitted = Fitted(coded.decode(rows), coded.encode, lambda: coded.decode(rows))

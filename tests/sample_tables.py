@@ -11,7 +11,7 @@ from kdcode.composition import Composition, from_weights, widest_span
 
 KINDS = [
     (composition, numbers)
-    for composition in ("linear", "projected", "lstm", "product")
+    for composition in ("linear", "projected", "lstm", "product", "grouped")
     for numbers in ("float32", "float16", "int8")
 ]
 """Every composition with every number format; "projected" is linear with codewords of another size than the vectors."""
@@ -22,7 +22,9 @@ def coded_table(
 ) -> CodedTable:
     """A table with random codes and codewords."""
     random = np.random.default_rng(seed)
-    width = {"linear": dim, "projected": dim + 2, "lstm": 3}.get(kind) or widest_span(dim, length)
+    width = {"linear": dim, "projected": dim + 2, "lstm": 3, "grouped": -(-dim // min(2, dim, length))}.get(
+        kind
+    ) or widest_span(dim, length)
     values = random.normal(size=(length, size, width)).astype(np.float32)
     return CodedTable.from_codes(
         symbols,

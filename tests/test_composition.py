@@ -7,7 +7,19 @@ from hypothesis import strategies as st
 from sample_tables import KINDS, coded_table, composition
 
 from kdcode.codebook import Codebook
-from kdcode.composition import GATES, Linear, Lstm, Product, as_stored, from_weights, spans, widest_span
+from kdcode.coded import CodedTable
+from kdcode.composition import (
+    GATES,
+    Grouped,
+    Linear,
+    Lstm,
+    Product,
+    as_stored,
+    blocks,
+    from_weights,
+    spans,
+    widest_span,
+)
 from kdcode.errors import OptionError
 
 CODEBOOK = np.array([[[1, 2], [3, 4]], [[10, 20], [30, 40]]], dtype=np.float32)  # (D, K, e) = (2, 2, 2)
@@ -76,7 +88,27 @@ def test_the_lstm_does_not_overflow():
     assert lstm.compose(np.array([[0]]), np.zeros((1, 2, 1), np.float32)).tolist() == [[0]]
 
 
-@pytest.mark.parametrize("kind", ["linear", "projected", "product"])
+def test_grouped_by_hand():
+    # d=5 in two groups of 3 and 2 coordinates; three positions, two of them in the first group
+    codebook = np.arange(3 * 2 * 3, dtype=np.float32).reshape(3, 2, 3)
+    first = codebook[0, 1] + codebook[1, 0]
+    expected = [*first, *codebook[2, 1, :2]]
+    assert Grouped(5).compose(np.array([[1, 0, 1]]), codebook).tolist() == [expected]
+
+
+def test_groups_share_out_positions_and_coordinates():
+    found = [(block.positions, block.columns) for block in blocks(7, 4, 5)]
+    assert found == [(slice(0, 3), slice(0, 4)), (slice(3, 5), slice(4, 7))]
+    with pytest.raises(OptionError, match="at least one position for each of its 4 groups, got 3"):
+        blocks(7, 2, 3)
+
+
+def test_codewords_of_a_grouped_code_fit_its_groups():
+    with pytest.raises(OptionError, match="no even groups of 10 dimensions have codewords of 6 numbers"):
+        CodedTable.from_codes(None, np.zeros((2, 4), dtype=np.int64), np.ones((4, 3, 6), np.float32), Grouped(10))
+
+
+@pytest.mark.parametrize("kind", ["linear", "projected", "product", "grouped"])
 def test_score_tables_add_up_to_dot_products(kind):
     coded = coded_table(kind, rows=30, length=4, size=5, dim=7)
     query = np.random.default_rng(3).normal(size=7).astype(np.float32)
@@ -136,7 +168,7 @@ def test_weights_rebuild_the_composition(kind, numbers):
 
 
 def test_an_unknown_composition_is_refused_with_the_list():
-    with pytest.raises(OptionError, match="one of linear, lstm, product, got 'sum'"):
+    with pytest.raises(OptionError, match="one of linear, lstm, product, grouped, got 'sum'"):
         from_weights("sum", 3, {})
 
 

@@ -20,12 +20,12 @@ def every_code(codebook):
 
 def random_task(kind, *, rows=200, length=4, size=8, dim=6, seed=0):
     random = np.random.default_rng(seed)
-    width = {"linear": dim, "projected": 4, "lstm": 5, "product": -(-dim // length)}[kind]
+    width = {"linear": dim, "projected": 4, "lstm": 5, "product": -(-dim // length), "grouped": -(-dim // 2)}[kind]
     codebook = random.normal(size=(length, size, width)).astype(np.float32)
     return random.normal(size=(rows, dim)).astype(np.float32), codebook, composition(kind, width, dim)
 
 
-@pytest.mark.parametrize("kind", ["linear", "projected", "product", "lstm"])
+@pytest.mark.parametrize("kind", ["linear", "projected", "product", "grouped", "lstm"])
 def test_planted_codes_are_found_again(kind):
     # Codewords that get shorter from position to position leave one code per vector, as residual codebooks do.
     random = np.random.default_rng(0)
@@ -105,7 +105,7 @@ def test_no_vectors_give_no_codes():
     assert encoding.encode(np.empty((0, 6), np.float32), codebook, used).shape == (0, 4)
 
 
-@pytest.mark.parametrize("kind", ["linear", "projected", "product", "lstm"])
+@pytest.mark.parametrize("kind", ["linear", "projected", "product", "grouped", "lstm"])
 def test_one_vector_and_a_batch(kind):
     coded = coded_table(kind, rows=20)
     vectors = coded.decode(np.arange(20))

@@ -1,4 +1,4 @@
-"""Files of format 1 that every later kdcode must load, and write again to the same bytes."""
+"""Files of formats 1 and 2 that every later kdcode must load, and write again to the same bytes."""
 
 import importlib.util
 import json

@@ -65,6 +65,12 @@ def test_values_that_cannot_work_are_refused(name, wrong):
 def test_codewords_of_a_product_have_no_size_of_their_own():
     with pytest.raises(OptionError, match="codeword_dim follows from the code length"):
         CompressOptions(composition="product", codeword_dim=3)
+    with pytest.raises(OptionError, match="codeword_dim follows from the groups in a grouped composition"):
+        CompressOptions(composition="grouped", codeword_dim=3)
+    with pytest.raises(OptionError, match="groups are for the grouped composition, not for linear"):
+        CompressOptions(groups=3)
+    with pytest.raises(OptionError, match="groups must be an integer of at least 1, got 0"):
+        CompressOptions(composition="grouped", groups=0)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +80,7 @@ def test_codewords_of_a_product_have_no_size_of_their_own():
         (CompressOptions(composition="lstm"), 100),
         (CompressOptions(composition="lstm", codeword_dim=8), 8),
         (CompressOptions(composition="product", code_length=16), 7),  # 100/16, rounded up
+        (CompressOptions(composition="grouped", groups=3), 34),
         (CompressOptions(codebook_size=32, code_length=16, codeword_dim=8), 8),  # 512·8 + 800 numbers against 51,200
         (CompressOptions(codebook_size=2, code_length=2, codeword_dim=90), 100),  # 4·90 + 9000 against 400: H is folded
         (CompressOptions(codebook_size=2, code_length=2, codeword_dim=200), 100),
@@ -89,6 +96,10 @@ def test_the_size_of_codewords(options, width):
 def test_a_product_code_longer_than_the_vector_is_refused():
     with pytest.raises(OptionError, match="length 9 needs at least as many dimensions, got 8"):
         CompressOptions(composition="product", code_length=9).code_shape(10, 8)
+    with pytest.raises(OptionError, match="10 dimensions cannot be split into 6 groups of 2 and 1; 5 is the nearest"):
+        CompressOptions(composition="grouped", groups=6).code_shape(10, 10)
+    with pytest.raises(OptionError, match="5 groups need a code of at least that length, got 4"):
+        CompressOptions(composition="grouped", groups=5, code_length=4).code_shape(10, 10)
 
 
 def test_sizes_are_promised_by_hand():

@@ -84,7 +84,7 @@ def test_short_distances_keep_their_digits():
     assert found == [("0", 0), ("2", pytest.approx(0.125**0.5)), ("1", pytest.approx(0.5**0.5))]
 
 
-@pytest.mark.parametrize("kind", ["linear", "projected", "product", "lstm"])
+@pytest.mark.parametrize("kind", ["linear", "projected", "product", "grouped", "lstm"])
 def test_dot_products_agree_with_decoding(kind):
     coded = coded_table(kind, rows=9000, length=4)  # more than one chunk
     query = np.random.default_rng(1).normal(size=6).astype(np.float32)

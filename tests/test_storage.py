@@ -70,7 +70,7 @@ def test_what_is_saved_is_loaded(tmp_path_factory, kind, symbols, size, length, 
 
 @settings(deadline=None, max_examples=60)
 @given(
-    name=st.sampled_from(["linear", "lstm", "product"]),
+    name=st.sampled_from(["linear", "lstm", "product", "grouped"]),
     numbers=st.sampled_from(["float32", "float16", "int8"]),
     size=st.integers(2, 300),
     length=st.integers(1, 12),
@@ -85,7 +85,7 @@ def test_the_promised_sizes_are_those_of_the_file(tmp_path_factory, *, name, num
         code_length=length,
         composition=name,
         numbers=numbers,
-        codeword_dim=None if name == "product" else width,
+        codeword_dim=None if name in ("product", "grouped") else width,
     )
     promised_shape = options.code_shape(rows, dim)
     coded = table_of_shape(promised_shape, words(rows) if named else None)

@@ -282,17 +282,23 @@ def test_metadata_that_is_missing(path, parts, field):
 
 
 def test_a_version_from_the_future(path, parts):
-    parts.metadata = {"format": 2}  # and nothing else that this version would know
+    parts.metadata = {"format": 3}  # and nothing else that this version would know
     parts.tensors = {"new": ["U4", [1, 1, 1, 1], b"x"]}
     parts.write(path)
-    refused(path, "format: version 2 is newer than 1, which this kdcode reads; upgrade")
+    refused(path, "format: version 3 is newer than 2, which this kdcode reads; upgrade")
 
 
 @pytest.mark.parametrize("name", ["sum", "", None, 3, [], {}, ["linear"]])
 def test_an_unknown_composition(path, parts, name):
     parts.metadata["composition"] = name
     parts.write(path)
-    refused(path, "composition: expected one of linear, lstm, product, got ")
+    refused(path, "composition: expected one of linear, lstm, product, grouped, got ")
+
+
+def test_a_composition_that_its_format_does_not_have(path, parts):
+    parts.metadata["composition"] = "grouped"
+    parts.write(path)
+    refused(path, "composition: 'grouped' belongs to format 2, the file says format 1")
 
 
 @pytest.mark.parametrize("provenance", [None, [], "text", 3])

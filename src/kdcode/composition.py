@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -162,8 +162,42 @@ class Product:
         return {}
 
 
-COMPOSITIONS: dict[str, type[Linear] | type[Lstm] | type[Product]] = {
-    composition.name: composition for composition in (Linear, Lstm, Product)
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Sums side by side: groups of coordinates, each the sum of the codewords of some positions.
+
+    The number of groups is ⌈d/e⌉ for codewords of e numbers. Coordinates and positions are both split as evenly as
+    possible, in order; what stands in a codeword beyond its group's coordinates is not read.
+
+    Args:
+        embedding_dim: d.
+    """
+
+    name: ClassVar[str] = "grouped"
+    embedding_dim: int
+
+    def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
+        """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
+        vectors = np.zeros((len(codes), self.embedding_dim), dtype=np.float32)
+        for block in blocks(self.embedding_dim, codebook.shape[2], len(codebook)):
+            for position in range(block.positions.start, block.positions.stop):
+                vectors[:, block.columns] += codebook[position][codes[:, position], : block.width]
+        return vectors
+
+    def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray:
+        """(D, K) dot products of each codeword with its own part of the query."""
+        tables = np.empty(codebook.shape[:2], dtype=np.float32)
+        for block in blocks(self.embedding_dim, codebook.shape[2], len(codebook)):
+            tables[block.positions] = codebook[block.positions, :, : block.width] @ query[block.columns]
+        return tables
+
+    def weights(self) -> dict[str, npt.NDArray[Any]]:
+        """Nothing: the groups follow from d, e and D."""
+        return {}
+
+
+COMPOSITIONS: dict[str, type[Linear] | type[Lstm] | type[Product] | type[Grouped]] = {
+    composition.name: composition for composition in (Linear, Lstm, Product, Grouped)
 }
 """The one table of compositions; options and files name them by these keys."""
 
@@ -187,6 +221,29 @@ def spans(embedding_dim: int, code_length: int) -> list[slice]:
     return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
 
 
+class Block(NamedTuple):
+    """Some positions of a code, whose codewords add up to some coordinates."""
+
+    positions: slice
+    columns: slice
+
+    @property
+    def width(self) -> int:
+        """How many coordinates."""
+        return int(self.columns.stop - self.columns.start)
+
+
+def blocks(embedding_dim: int, codeword_dim: int, code_length: int) -> list[Block]:
+    """The groups of a grouped composition, by d, e and D."""
+    groups = -(-embedding_dim // codeword_dim)
+    if code_length < groups:
+        raise OptionError(
+            f"a grouped code has at least one position for each of its {groups} groups, got {code_length}; "
+            "use a longer code, or fewer groups"
+        )
+    return [Block(*pair) for pair in zip(spans(code_length, groups), spans(embedding_dim, groups), strict=True)]
+
+
 def from_weights(name: str, embedding_dim: int, weights: Mapping[str, npt.NDArray[Any]]) -> Composition:
     """Rebuild a composition from its name and what `weights()` gave."""
     arrays = {key: np.asarray(value, dtype=np.float32) for key, value in weights.items()}
@@ -196,6 +253,8 @@ def from_weights(name: str, embedding_dim: int, weights: Mapping[str, npt.NDArra
         return Lstm(**arrays)
     if name == Product.name:
         return Product(embedding_dim)
+    if name == Grouped.name:
+        return Grouped(embedding_dim)
     raise OptionError(f"composition: expected one of {', '.join(COMPOSITIONS)}, got {name!r}")
 
 
@@ -213,6 +272,8 @@ def as_stored(composition: Composition, codebook: Codebook) -> Composition:
             f"codebook: a product code of {codebook.code_length} positions and {dim} dimensions has codewords of "
             f"{widest_span(dim, codebook.code_length)} numbers, got {width}"
         )
+    if name == Grouped.name and blocks(dim, width, codebook.code_length)[0].width != width:
+        raise OptionError(f"codebook: no even groups of {dim} dimensions have codewords of {width} numbers")
     given = {key: weight.shape for key, weight in composition.weights().items()}
     expected = weight_shapes(name, width, dim)
     if given != expected:

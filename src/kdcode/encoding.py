@@ -1,7 +1,8 @@
 """Vectors to codes, for a codebook that is already there; numpy only.
 
 Compositions that are sums over positions are searched with a beam over the positions and then refined one position
-at a time; product codes are exact; the LSTM is searched with a beam over prefixes and refined by trying codewords.
+at a time, each group of a grouped composition by itself. Product codes are exact. The LSTM is searched with a beam
+over prefixes and refined by trying codewords.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.composition import Composition, Linear, Lstm, Product, spans
+from kdcode.composition import Composition, Grouped, Linear, Lstm, Product, blocks, spans
 from kdcode.errors import OptionError
 from kdcode.table import FloatArray
 
@@ -53,6 +54,8 @@ def _searcher(
 ) -> Callable[[FloatArray], CodeArray]:
     if isinstance(composition, Product):
         return lambda vectors: _encode_product(vectors, codebook)
+    if isinstance(composition, Grouped):
+        return lambda vectors: _encode_groups(vectors, codebook, beam, sweeps)
     if isinstance(composition, Lstm):
         return lambda vectors: _encode_lstm(vectors, codebook, composition, beam, sweeps)
     if isinstance(composition, Linear):
@@ -66,6 +69,14 @@ def _encode_product(vectors: FloatArray, codebook: FloatArray) -> CodeArray:
     for position, span in enumerate(spans(vectors.shape[1], len(codebook))):
         words = codebook[position][:, : span.stop - span.start]
         codes[:, position] = (_squared_norms(words) - 2 * vectors[:, span] @ words.T).argmin(axis=1)
+    return codes
+
+
+def _encode_groups(vectors: FloatArray, codebook: FloatArray, beam: int, sweeps: int) -> CodeArray:
+    codes = np.empty((len(vectors), len(codebook)), dtype=np.int64)
+    for block in blocks(vectors.shape[1], codebook.shape[2], len(codebook)):
+        words = codebook[block.positions, :, : block.width]
+        codes[:, block.positions] = _encode_sum(vectors[:, block.columns], words, beam, sweeps)
     return codes
 
 

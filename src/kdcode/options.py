@@ -20,6 +20,9 @@ CLOCK_NAMES = ("update", "epoch")
 LSTM_BEGINNINGS = ("additive", "linear", "start")
 
 
+_GROUPS = 4
+
+
 def _option(default: Any, text: str, **extra: Any) -> Any:  # noqa: ANN401 - a dataclass field of any type
     return field(default=default, metadata={"help": text, **extra})
 
@@ -32,6 +35,9 @@ class CompressOptions:
     code_length: int = _option(16, "D: positions of a code, each one integer in [0, K).")
     composition: str = _option("linear", "How D codewords become a vector.", choices=COMPOSITION_NAMES)
     codeword_dim: int | None = _option(None, "Numbers in a codeword; by default the vectors' dimension (product: d/D).")
+    groups: int | None = _option(
+        None, "Groups of coordinates of a grouped composition, each a sum of D/groups codewords; about 4 by default."
+    )
     numbers: str = _option("float16", "Number format of the stored codewords.", choices=tuple(NUMBER_BYTES))
     learner: str | None = _option(
         None,
@@ -83,22 +89,35 @@ class CompressOptions:
             _within("epochs", self.epochs, 1, None)
         _within("settle", self.settle, 0, None)
         _within("seed", self.seed, 0, (1 << 63) - 1)
-        if self.codeword_dim is not None:
-            _within("codeword_dim", self.codeword_dim, 1, None)
-            if self.composition == "product":
-                raise OptionError("codeword_dim follows from the code length in a product composition; leave it out")
-        if self.learner == "additive" and self.composition == "lstm":
-            raise OptionError(
-                "learner must be straight-through or random for an LSTM; additive is for sums of codewords"
-            )
-        if self.learner == "encoder" and self.composition != "linear":
-            raise OptionError(f"composition must be linear for the encoder, got {self.composition!r}")
+        self._check_widths()
+        self._check_learner()
         for name in ("temperature", "logit_rate", "codeword_rate"):
             if not getattr(self, name) > 0:
                 raise OptionError(f"{name} must be above 0, got {getattr(self, name)}")
         for name in ("temperature_decay", "curvature"):
             if not getattr(self, name) >= 0:
                 raise OptionError(f"{name} must be 0 or more, got {getattr(self, name)}")
+
+    def _check_widths(self) -> None:
+        if self.codeword_dim is not None:
+            _within("codeword_dim", self.codeword_dim, 1, None)
+            if self.composition in ("product", "grouped"):
+                follows = "the code length" if self.composition == "product" else "the groups"
+                raise OptionError(
+                    f"codeword_dim follows from {follows} in a {self.composition} composition; leave it out"
+                )
+        if self.groups is not None:
+            _within("groups", self.groups, 1, None)
+            if self.composition != "grouped":
+                raise OptionError(f"groups are for the grouped composition, not for {self.composition}; leave them out")
+
+    def _check_learner(self) -> None:
+        if self.learner == "additive" and self.composition == "lstm":
+            raise OptionError(
+                "learner must be straight-through or random for an LSTM; additive is for sums of codewords"
+            )
+        if self.learner == "encoder" and self.composition != "linear":
+            raise OptionError(f"composition must be linear for the encoder, got {self.composition!r}")
 
     def changed(self, **changes: Any) -> CompressOptions:  # noqa: ANN401 - option values of any type
         """The same options with some replaced; an unknown name is refused with the list of known ones."""
@@ -139,6 +158,8 @@ class CompressOptions:
                     f"got {embedding_dim}; use a shorter code or the linear composition"
                 )
             width = -(-embedding_dim // self.code_length)
+        elif self.composition == "grouped":
+            width = _group_width(embedding_dim, self.groups, self.code_length)
         elif self.composition == "linear" and width != embedding_dim:
             words = self.codebook_size * self.code_length
             if words * embedding_dim <= words * width + width * embedding_dim:
@@ -159,6 +180,21 @@ def promised_sizes(table: VectorTable, options: CompressOptions) -> Sizes:
     no_symbols = isinstance(table.symbols, RowNumbers)
     symbol_bytes = 0 if no_symbols else StoredSymbols.build(table.symbols).nbytes
     return options.code_shape(len(table), table.embedding_dim).sizes(symbol_bytes)
+
+
+def _group_width(embedding_dim: int, groups: int | None, code_length: int) -> int:
+    """The codeword size of a grouped composition; the groups must be as many as a file gives back for it, ⌈d/e⌉."""
+    if groups is None:
+        return -(-embedding_dim // min(_GROUPS, embedding_dim, code_length))
+    width = -(-embedding_dim // groups)
+    if groups != -(-embedding_dim // width):
+        raise OptionError(
+            f"groups: {embedding_dim} dimensions cannot be split into {groups} groups of {width} and {width - 1}; "
+            f"{-(-embedding_dim // width)} is the nearest number that works"
+        )
+    if code_length < groups:
+        raise OptionError(f"groups: {groups} groups need a code of at least that length, got {code_length}")
+    return width
 
 
 def _within(name: str, value: object, low: int, high: int | None) -> None:

@@ -29,7 +29,10 @@ from kdcode.files import replacing
 from kdcode.symbols import StoredSymbols
 from kdcode.table import FloatArray, RowNumbers, VectorTable
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest version that is read. A file has the lowest version that has all it needs."""
+
+_NEEDS_VERSION_2 = ("grouped",)
 
 _EAGER_CHECK_BYTES = 1 << 24
 _DTYPES = {"U8": "uint8", "I8": "int8", "U64": "uint64", "F16": "float16", "F32": "float32"}
@@ -83,7 +86,7 @@ def _tensors_of(coded: CodedTable) -> Arrays:
 
 def _metadata_of(coded: CodedTable) -> str:
     metadata = {
-        "format": FORMAT_VERSION,
+        "format": 2 if coded.composition.name in _NEEDS_VERSION_2 else 1,
         "num_embeddings": len(coded),
         "embedding_dim": coded.embedding_dim,
         "codebook_size": coded.codebook_size,
@@ -322,6 +325,8 @@ def _composition(arrays: Arrays, metadata: Mapping[str, Any], dim: int, codebook
     name = metadata.get("composition")
     if not isinstance(name, str) or name not in COMPOSITIONS:
         raise StorageError(f"composition: expected one of {', '.join(COMPOSITIONS)}, got {name!r}")
+    if name in _NEEDS_VERSION_2 and metadata["format"] < 2:
+        raise StorageError(f"composition: {name!r} belongs to format 2, the file says format {metadata['format']}")
     stored_as = (weight_format(codebook.number_format),)
     shapes = weight_shapes(name, codebook.codeword_dim, dim)
     weights = {key: _take(arrays, f"composition.{key}", stored_as, shape) for key, shape in shapes.items()}

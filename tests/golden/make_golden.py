@@ -15,7 +15,7 @@ import numpy as np
 
 from kdcode.codebook import Codebook
 from kdcode.coded import CodedTable
-from kdcode.composition import Linear, Lstm, Product
+from kdcode.composition import Grouped, Linear, Lstm, Product
 from kdcode.storage import save
 
 SYMBOLS = ["the", "", "of", "Zürich", "two words", "日本", "\U0001f600", "a\0b", "of course", "-1"]
@@ -50,6 +50,7 @@ def tables() -> dict[str, CodedTable]:
             Lstm(waves(4, 3, 3), waves(4, 3), waves(3, 5)),
         ),
         "product-float32": build(SYMBOLS, codes(10, 3, 8), Codebook.of(waves(3, 8, 3)), Product(7)),
+        "grouped-int8": build(SYMBOLS, codes(10, 5, 6), Codebook.of(waves(5, 6, 4), "int8"), Grouped(7)),
         "row-numbers": build(None, codes(40, 2, 300), Codebook.of(waves(2, 300, 1), "int8"), Linear(1), note),
     }
 

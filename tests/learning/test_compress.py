@@ -16,7 +16,7 @@ QUICK = CompressOptions(
     learner="straight-through", codebook_size=8, code_length=4, epochs=12, batch_size=100, start="random", settle=2
 )
 
-ADDED_ONLY = {("encoder", "lstm"), ("encoder", "product"), ("additive", "lstm")}
+ADDED_ONLY = {("encoder", "lstm"), ("encoder", "product"), ("encoder", "grouped"), ("additive", "lstm")}
 """Learners whose codewords are added, and compositions that do not add."""
 
 

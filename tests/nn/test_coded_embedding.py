@@ -17,7 +17,7 @@ from kdcode.errors import OptionError
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
 from kdcode.nn.coded_embedding import unpack
 
-KINDS = ["linear", "projected", "lstm", "product"]
+KINDS = ["linear", "projected", "lstm", "product", "grouped"]
 
 
 def pair(kind="linear", **arguments):

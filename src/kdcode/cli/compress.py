@@ -138,7 +138,8 @@ def _refuse_what_is_planned() -> None:
 
 def _setting(options: CompressOptions) -> str:
     words = f"K={options.codebook_size}, D={options.code_length}, {options.composition}, {options.numbers}"
-    return words if options.codeword_dim is None else f"{words}, codewords of {options.codeword_dim}"
+    words += f", codewords of {options.codeword_dim}" if options.codeword_dim else ""
+    return words + (f", {options.groups} groups" if options.groups else "")
 
 
 def _result(table: VectorTable, coded: CodedTable, target: str, resumed_step: int) -> dict[str, Any]:

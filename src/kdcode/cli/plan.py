@@ -97,7 +97,9 @@ def plan_lines(found: Plan) -> list[str]:
 
 def _cells(candidate: Candidate, recommended: bool) -> tuple[str, ...]:
     options, sizes = candidate.options, candidate.sizes
-    composition = options.composition if options.codeword_dim is None else f"linear, H {options.codeword_dim}"
+    composition = options.composition
+    if options.codeword_dim or options.groups:
+        composition += f", H {options.codeword_dim}" if options.codeword_dim else f", {options.groups} groups"
     return (
         "*" if recommended else "",
         composition,

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kdcode.composition import spans
+from kdcode.composition import Block, spans
 from kdcode.learning.code_search import SumSearch
-from kdcode.learning.composition import CompositionModule, ProductComposition
+from kdcode.learning.composition import CompositionModule, GroupedComposition, ProductComposition
 from kdcode.learning.learner import Best
 from kdcode.learning.least_squares import solve_codewords
 from kdcode.learning.progress import StepReport
@@ -30,8 +30,8 @@ from kdcode.learning.target import CHUNK_ROWS, Target
 from kdcode.options import CompressOptions
 
 _DESCENTS = 2
-_HOT, _COLD = 2.8, 0.4
-"""Where cooling starts and ends: codes that are drawn hotter say nothing, colder ones hardly change."""
+_HOT, _WARM, _COLD = 2.8, 1.0, 0.4
+"""Where cooling starts, from codes that say nothing or from good ones, and where it ends, when codes hardly change."""
 _LEVEL_ROWS = 1 << 16
 _FEW_STEPS = 4
 """Of the least squares, where the next round changes the codes anyway."""
@@ -58,41 +58,30 @@ class Effort:
     Args:
         cooling: rounds in which codes cool down.
         sweeps: visits to every position in such a round.
+        forget: whether codes are drawn anew before that; too few rounds could not make up for it.
     """
 
     cooling: int
     sweeps: int
+    forget: bool = True
 
     def rounds(self) -> list[Round]:
         """Descend, which tells the table's scale; forget all of it, cool down, and descend again."""
         descent = Round((0.0, 0.0), keep_better=True)
-        steps = [number / max(1, self.cooling - 1) for number in range(self.cooling)]
-        cooling = [Round((_HOT + (_COLD - _HOT) * step,) * self.sweeps) for step in steps]
         closing = Round((0.0,) * 4, keep_better=True, steps=None)
-        return [descent] * _DESCENTS + [Round((math.inf,)), *cooling, closing, closing]
+        hot = _HOT if self.forget else _WARM
+        steps = [number / max(1, self.cooling - 1) for number in range(self.cooling)]
+        cooling = [Round((hot + (_COLD - hot) * step,) * self.sweeps) for step in steps]
+        melting = [Round((math.inf,))] if self.forget else []
+        return [descent] * _DESCENTS + melting + cooling + [closing, closing]
 
 
 EFFORTS = {
-    "fast": Effort(cooling=10, sweeps=3),
+    "fast": Effort(cooling=4, sweeps=2, forget=False),
     "normal": Effort(cooling=60, sweeps=3),
     "best": Effort(cooling=200, sweeps=4),
 }
 """The efforts that options name."""
-
-
-@dataclass
-class Block:
-    """Positions whose codewords add up to some of the coordinates; all of both in a linear composition.
-
-    Args:
-        positions: which positions of a code.
-        columns: which coordinates of the vectors.
-        critical: 2θ, known after the first descents.
-    """
-
-    positions: slice
-    columns: slice
-    critical: float = 0.0
 
 
 class AdditiveLearner:
@@ -112,6 +101,7 @@ class AdditiveLearner:
         self.seed = options.seed
         self.rounds = (effort or EFFORTS[options.effort]).rounds()
         self.blocks = blocks_of(start.composition)
+        self.critical = [0.0] * len(self.blocks)
         self.done = 0
         self._take_principal_basis()
         self.best = self._solution(self._error())
@@ -141,8 +131,7 @@ class AdditiveLearner:
         if error <= self.best.error:
             self.best = self._solution(error)
         if self.done == _DESCENTS:
-            for block in self.blocks:
-                block.critical = self._critical(block, vectors[:, block.columns])
+            self.critical = [self._critical_of(block, vectors[:, block.columns]) for block in self.blocks]
         changed = float((before != self.codes).float().mean())
         size = self.composition.shape.codebook_size
         used = sum(int((torch.bincount(column, minlength=size) > 0).sum()) for column in self.codes.t())
@@ -158,18 +147,19 @@ class AdditiveLearner:
 
     def _search(self, block: Block, vectors: Tensor, planned: Round) -> Tensor:
         """(N, positions) codes of a block."""
-        number = self.done * len(self.blocks) + self.blocks.index(block)
+        place = self.blocks.index(block)
+        number = self.done * len(self.blocks) + place
         part = self.codes[:, block.positions].contiguous()
         words = self._words(block).contiguous()
         if math.inf in planned.temperatures:
             drawn = torch.randint(words.shape[1], part.shape, generator=generator_for(self.seed, "melt", number))
             return drawn.to(part)
-        heats = [heat * block.critical for heat in planned.temperatures]
+        heats = [heat * self.critical[place] for heat in planned.temperatures]
         search = SumSearch(words)
         return search.improve(vectors, part, heats, seed=self.seed, number=number, keep_better=planned.keep_better)
 
-    def _critical(self, block: Block, vectors: Tensor) -> float:
-        """2θ of the error that the descents ended with."""
+    def _critical_of(self, block: Block, vectors: Tensor) -> float:
+        """The critical temperature 2θ, of the error that the descents ended with."""
         sample = vectors[:: -(-len(vectors) // _LEVEL_ROWS)]
         spectrum = torch.linalg.eigvalsh((sample.t() @ sample / len(sample)).double())
         codes = self.codes[:, block.positions]
@@ -179,7 +169,7 @@ class AdditiveLearner:
         return 2 * water_level(spectrum, total / len(codes))
 
     def _words(self, block: Block) -> Tensor:
-        return self.composition.codebook.detach()[block.positions, :, : block.columns.stop - block.columns.start]
+        return self.composition.codebook.detach()[block.positions, :, : block.width]
 
     def _vectors(self) -> Tensor:
         """(N, e): the table in the coordinates in which codewords add up."""
@@ -228,7 +218,7 @@ class AdditiveLearner:
             "done": self.done,
             "codes": self.codes,
             "weights": self.composition.state_dict(),
-            "critical": [block.critical for block in self.blocks],
+            "critical": self.critical,
             "best": {"error": self.best.error, "codes": self.best.codes, "weights": self.best.weights},
         }
 
@@ -238,8 +228,7 @@ class AdditiveLearner:
         self.done = state["done"]
         self.codes = state["codes"].to(device)
         self.composition.load_state_dict(state["weights"])
-        for block, critical in zip(self.blocks, state["critical"], strict=True):
-            block.critical = critical
+        self.critical = state["critical"]
         best = state["best"]
         weights = {name: value.to(device) for name, value in best["weights"].items()}
         self.best = Best(best["error"], best["codes"].to(device), weights)
@@ -253,6 +242,8 @@ def blocks_of(composition: CompositionModule) -> list[Block]:
             Block(slice(position, position + 1), columns)
             for position, columns in enumerate(spans(shape.embedding_dim, shape.code_length))
         ]
+    if isinstance(composition, GroupedComposition):
+        return composition.blocks
     return [Block(slice(0, shape.code_length), slice(0, shape.codeword_dim))]
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from kdcode import composition as numpy_composition
 from kdcode.budget import CodeShape
-from kdcode.composition import spans
+from kdcode.composition import Block, blocks, spans
 from kdcode.learning.lstm_scan import LstmScan
 from kdcode.learning.randomness import generator_for
 from kdcode.learning.straight_through import flat_codes, lookup
@@ -181,10 +181,31 @@ class ProductComposition(CompositionModule):
         return torch.cat([words[:, position, :width] for position, width in enumerate(widths)], dim=1)
 
 
+class GroupedComposition(CompositionModule):
+    """Sums side by side: each of the `blocks(d, e, D)` is the sum of the codewords of its positions."""
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Codewords of variance 1 over the positions of a group."""
+        nn.init.normal_(self.codebook, 0, 1, generator=generator)
+        with torch.no_grad():
+            for block in self.blocks:
+                self.codebook[block.positions] *= (block.positions.stop - block.positions.start) ** -0.5
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The groups: which positions, which coordinates."""
+        return blocks(self.shape.embedding_dim, self.shape.codeword_dim, self.shape.code_length)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(n, D, e) codewords to (n, d) vectors."""
+        return torch.cat([words[:, block.positions, : block.width].sum(dim=1) for block in self.blocks], dim=1)
+
+
 COMPOSITION_MODULES: dict[str, type[CompositionModule]] = {
     "linear": LinearComposition,
     "lstm": LSTMComposition,
     "product": ProductComposition,
+    "grouped": GroupedComposition,
 }
 """The torch module of each composition, by the name that options and files use."""
 

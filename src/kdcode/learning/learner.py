@@ -19,7 +19,7 @@ from kdcode.learning.target import CHUNK_ROWS, Target
 from kdcode.learning.temperature import temperature_of
 from kdcode.options import CompressOptions
 
-_OTHER_WEIGHTS_RATE = {"linear": 0.2, "lstm": 0.02, "product": 0.0}
+_OTHER_WEIGHTS_RATE = {"linear": 0.2, "lstm": 0.02, "product": 0.0, "grouped": 0.0}
 """Rate of H, U and b relative to codewords: all rows share them, so small steps move every vector."""
 _SETTLED_WEIGHTS_RATE = 0.5
 """The same from a settled start, where codes hold still and the composition is what there is to learn."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kdcode.composition import spans
-from kdcode.learning.composition import CompositionModule, LinearComposition, ProductComposition
+from kdcode.learning.composition import CompositionModule, GroupedComposition, LinearComposition, ProductComposition
 from kdcode.learning.side_by_side import side_by_side
 from kdcode.learning.straight_through import flat_codes
 from kdcode.learning.target import CHUNK_ROWS, Target
@@ -30,6 +30,8 @@ def solve_weights(target: Target, codes: Tensor, composition: CompositionModule)
     """Improve codewords and composition, in place, for fixed (N, D) codes."""
     if isinstance(composition, ProductComposition):
         _span_means(target, codes, composition)
+    elif isinstance(composition, GroupedComposition):
+        _solve_groups(target, codes, composition)
     elif isinstance(composition, LinearComposition) and composition.projection is None:
         with torch.no_grad():
             composition.codebook.copy_(solve_codewords(target.vectors, codes, composition.codebook.detach()))
@@ -169,6 +171,14 @@ def _lbfgs(target: Target, codes: Tensor, composition: CompositionModule) -> Non
 
     optimizer.step(loss)
     optimizer.zero_grad()
+
+
+@torch.no_grad()
+def _solve_groups(target: Target, codes: Tensor, composition: GroupedComposition) -> None:
+    for block in composition.blocks:
+        words = composition.codebook[block.positions, :, : block.width]
+        vectors, part = target.vectors[:, block.columns].contiguous(), codes[:, block.positions].contiguous()
+        words.copy_(solve_codewords(vectors, part, words.contiguous()))
 
 
 @torch.no_grad()

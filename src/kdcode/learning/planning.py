@@ -29,7 +29,7 @@ from kdcode.table import RowNumbers, VectorTable
 
 _SAMPLE_ROWS = 30_000
 _GLIMPSE = Effort(cooling=4, sweeps=2)
-_POWER = {"fast": (1.15, 0.0025), "normal": (1.26, 0.0018), "best": (1.30, 0.0015)}
+_POWER = {"fast": (1.15, 0.003), "normal": (1.26, 0.0018), "best": (1.30, 0.0015)}
 """The power and how much lower it is for each position; 0.3 becomes 0.23 with eight positions and normal effort."""
 _FEW_POSITIONS = 0.16
 """How much lower the power is with one position, by half of that with two, and so on: there is less to search."""
@@ -38,10 +38,12 @@ _LEAST_POWER = 1.05
 _SATURATION = 2.0
 """How many times e the rows may grow before error hardly grows with them."""
 _FIRST_SIZES = (16, 64, 256)
+_WIDE = 32
+"""Dimensions from which codewords shorter than vectors are worth a glimpse."""
 _LONGEST = 512
 """Positions of a code that are ever proposed."""
 
-PLANNED = ("codebook_size", "code_length", "composition", "codeword_dim", "numbers")
+PLANNED = ("codebook_size", "code_length", "composition", "codeword_dim", "groups", "numbers")
 """The options that a plan chooses."""
 
 OnCandidate = Callable[[int, int, str], None]
@@ -67,7 +69,7 @@ class Candidate:
 
     def as_dict(self) -> dict[str, Any]:
         """Flat JSON values."""
-        named = ("composition", "codebook_size", "code_length", "codeword_dim", "numbers", "effort")
+        named = ("composition", "codebook_size", "code_length", "codeword_dim", "groups", "numbers", "effort")
         return {
             **{name: getattr(self.options, name) for name in named},
             **self.sizes.as_dict(),
@@ -156,7 +158,9 @@ class _Glimpses:
         device: torch.device | str,
     ) -> None:
         if options.composition == "lstm":
-            raise OptionError("composition must be linear or product for a plan, got 'lstm'")
+            raise OptionError("a plan chooses the composition among those that add codewords, and leaves 'lstm' out")
+        planned = {name: getattr(CompressOptions, name) for name in PLANNED}
+        options = options.changed(**planned, learner=None)
         self.table, self.options, self.on_candidate, self.device = table, options, on_candidate, device
         no_symbols = isinstance(table.symbols, RowNumbers)
         self.symbol_bytes = 0 if no_symbols else StoredSymbols.build(table.symbols).nbytes
@@ -184,14 +188,19 @@ class _Glimpses:
     def _longest(self, limit: SizeLimit, settings: Sequence[dict[str, Any]]) -> Iterator[CompressOptions]:
         """For each setting the options with the longest code that the limit allows, where it allows any."""
         for changes in settings:
-            options = self.options.changed(numbers="int8", codeword_dim=None).changed(**changes)
-            low, high = 0, _LONGEST if options.composition == "linear" else self.table.embedding_dim
+            options = self.options.changed(numbers="int8").changed(**changes)
+            shortest = options.groups or 1
+            low, high = shortest - 1, self.table.embedding_dim if options.composition == "product" else _LONGEST
             while low < high:
                 middle = (low + high + 1) // 2
                 shape = options.changed(code_length=middle).code_shape(len(self.table), self.table.embedding_dim)
                 low, high = (middle, high) if limit.allows(shape, self.symbol_bytes) else (low, middle - 1)
-            if low:
-                yield options.changed(code_length=low)
+            if low < shortest:
+                continue
+            longest = options.changed(code_length=low)
+            width = longest.code_shape(len(self.table), self.table.embedding_dim).codeword_dim
+            if options.codeword_dim in (None, width):  # else H is folded into codewords, and this is no other setting
+                yield longest
 
     def _candidate(self, options: CompressOptions, done: int, of: int) -> Candidate:
         if self.on_candidate is not None:
@@ -242,12 +251,11 @@ def _near(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
     settings: list[dict[str, Any]] = [{"codebook_size": size // 2}, {"codebook_size": size * 2}]
     settings = [setting for setting in settings if setting["codebook_size"] not in (1, *_FIRST_SIZES)]
     settings.append({"codebook_size": size, "numbers": "float16"})
-    if best.composition == "linear":
-        settings += [{"codebook_size": size, "codeword_dim": share} for share in _shares(embedding_dim)]
-        settings.append({"codebook_size": 256, "composition": "product"})
+    settings.append({"codebook_size": 256, "composition": "product"})
+    if embedding_dim >= _WIDE:
+        settings.append({"codebook_size": size, "codeword_dim": embedding_dim * 3 // 4})
+        for groups in (2, 4):
+            settings += [
+                {"codebook_size": many, "composition": "grouped", "groups": groups} for many in (size, 2 * size)
+            ]
     return settings
-
-
-def _shares(embedding_dim: int) -> list[int]:
-    """Lengths of codewords that an H makes vectors of."""
-    return [embedding_dim // 2, embedding_dim * 3 // 4] if embedding_dim >= 32 else []

@@ -57,8 +57,7 @@ def _settle_sums(vectors: Tensor, codes: Tensor, composition: CompositionModule)
         search = SumSearch(words)
         return search.improve(vectors, codes, [0.0] * _SWEEPS, seed=0, keep_better=True)
     for block in blocks_of(composition):
-        width = block.columns.stop - block.columns.start
-        search = SumSearch(words[block.positions, :, :width].contiguous())
+        search = SumSearch(words[block.positions, :, : block.width].contiguous())
         part = codes[:, block.positions].contiguous()
         columns = vectors[:, block.columns].contiguous()
         found[:, block.positions] = search.improve(columns, part, [0.0] * _SWEEPS, seed=0, keep_better=True)

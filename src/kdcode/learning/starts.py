@@ -10,7 +10,13 @@ from torch import Tensor
 
 from kdcode.budget import CodeShape
 from kdcode.composition import spans
-from kdcode.learning.composition import CompositionModule, LinearComposition, LSTMComposition, make_composition
+from kdcode.learning.composition import (
+    CompositionModule,
+    GroupedComposition,
+    LinearComposition,
+    LSTMComposition,
+    make_composition,
+)
 from kdcode.learning.kmeans import kmeans, nearest, residual_kmeans
 from kdcode.learning.randomness import generator_for
 from kdcode.learning.straight_through import lookup, swap_costs
@@ -54,6 +60,8 @@ def warm_start(target: Target, shape: CodeShape, seed: int) -> Start:
     composition = make_composition(shape, generator=generator).to(target.vectors.device)
     if shape.composition == "product":
         return Start(_product_kmeans(target, composition, generator), composition)
+    if isinstance(composition, GroupedComposition):
+        return Start(_grouped_kmeans(target, composition, generator), composition)
     codes, words = residual_kmeans(target.vectors, shape.code_length, shape.codebook_size, generator)
     if isinstance(composition, LSTMComposition):
         _linear_as_lstm(composition, words)
@@ -110,6 +118,18 @@ def _product_kmeans(target: Target, composition: CompositionModule, generator: t
         composition.codebook[position].zero_()[:, : span.stop - span.start] = centroids
         codes.append(nearest(part, centroids)[0])
     return torch.stack(codes, dim=1)
+
+
+@torch.no_grad()
+def _grouped_kmeans(target: Target, composition: GroupedComposition, generator: torch.Generator) -> Tensor:
+    codes = []
+    for block in composition.blocks:
+        part = target.vectors[:, block.columns].contiguous()
+        count = block.positions.stop - block.positions.start
+        found, words = residual_kmeans(part, count, composition.shape.codebook_size, generator)
+        composition.codebook[block.positions].zero_()[:, :, : block.width] = words
+        codes.append(found)
+    return torch.cat(codes, dim=1)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kdcode.budget import CodeShape
 from kdcode.composition import spans
-from kdcode.learning.composition import CompositionModule, ProductComposition
+from kdcode.learning.composition import CompositionModule, GroupedComposition, ProductComposition
 from kdcode.table import VectorTable
 
 CHUNK_ROWS = 8192
@@ -76,12 +76,17 @@ class Target:
             composition.codebook.mul_(self.scale)
             for position, span in enumerate(spans(composition.shape.embedding_dim, composition.shape.code_length)):
                 composition.codebook[position, :, : span.stop - span.start] += self.shift[span]
+        elif isinstance(composition, GroupedComposition):
+            composition.codebook.mul_(self.scale)
+            for block in composition.blocks:
+                count = block.positions.stop - block.positions.start
+                composition.codebook[block.positions, :, : block.width] += self.shift[block.columns] / count
         else:
             composition.codebook.mul_(self.scale).add_(self.shift / composition.shape.code_length)
 
 
 def can_shift(shape: CodeShape) -> bool:
     """Whether a composition can give a constant vector back: by moving it into its codewords."""
-    return shape.composition == "product" or (
+    return shape.composition in ("product", "grouped") or (
         shape.composition == "linear" and shape.codeword_dim == shape.embedding_dim
     )
