@@ -51,10 +51,9 @@ SHAPES = ((16, 32), (50, 10))
 ENCODER = {"learner": "encoder", "temperature": 0.5}
 METHODS: dict[str, dict[str, Any]] = {
     "random codes": {"learner": "random"},
-    "Algorithm 1": {"learner": "straight-through", "curvature": 0.0, "settle": 0},
-    "straight-through": {"learner": "straight-through"},
-    "straight-through, warm start": {"learner": "straight-through", "start": "warm"},
-    "additive": {"learner": "additive"},
+    "Algorithm 1": {"curvature": 0.0, "settle": 0},
+    "straight-through": {},
+    "straight-through, warm start": {"start": "warm"},
     "encoder": {**ENCODER, "settle": 0},
     "encoder with refits": ENCODER,
 }
@@ -70,7 +69,6 @@ SHOWN = {
     "1 hash": COLORS[3],
     "Algorithm 1": COLORS[2],
     "straight-through": COLORS[0],
-    "additive": COLORS[6],
     "encoder": COLORS[1],
     "encoder with refits": COLORS[4],
 }
@@ -142,7 +140,8 @@ class Comparison:
         return records
 
     def _learning(self, shape: tuple[int, int], name: str) -> dict[str, Any]:
-        return {"codebook_size": shape[0], "code_length": shape[1], **METHODS[name], **self.options}
+        learner = {"learner": "straight-through", **METHODS[name]}
+        return {"codebook_size": shape[0], "code_length": shape[1], **learner, **self.options}
 
     def _record(
         self, name: str, vectors: str, true: kdcode.VectorTable, copy: kdcode.VectorTable, cost: tuple[int, float]

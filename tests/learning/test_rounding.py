@@ -37,6 +37,13 @@ def test_codes_move_to_what_suits_the_rounded_codewords(changes, numbers):
     assert float(after.sum()) < float(before.sum())
 
 
+def test_codes_stay_where_they_are_told_to():
+    _, codes, composition = setting()
+    found, codebook, _ = rounded(TABLE, codes, composition, "int8", settle=False)
+    assert torch.equal(found, codes)
+    assert codebook.number_format == "int8"
+
+
 def test_float32_is_not_rounded_and_codes_stay():
     _, codes, composition = setting()
     words = nn.Parameter(composition.codebook.detach().clone())

@@ -20,7 +20,7 @@ _SWEEPS = 4
 
 
 def rounded(
-    table: VectorTable, codes: Tensor, composition: CompositionModule, number_format: str
+    table: VectorTable, codes: Tensor, composition: CompositionModule, number_format: str, *, settle: bool = True
 ) -> tuple[Tensor, Codebook, Composition]:
     """Round a composition of original vectors to a number format, and let codes move to what suits it better.
 
@@ -29,6 +29,7 @@ def rounded(
         codes: (N, D).
         composition: takes over the rounded weights.
         number_format: of the codewords.
+        settle: whether codes may move.
 
     Returns:
         Codes that are worse in no row, and codebook and composition as they are stored.
@@ -36,14 +37,14 @@ def rounded(
     words, twin = composition.to_numpy()
     codebook = Codebook.of(words, number_format)
     twin = as_stored(twin, codebook)
-    if number_format == "float32":
+    if number_format == "float32" or not settle:
         return codes, codebook, twin
     composition.load_numpy(codebook.values, twin)
-    settle = _settle_any if isinstance(composition, LSTMComposition) else _settle_sums
+    move = _settle_any if isinstance(composition, LSTMComposition) else _settle_sums
     parts, start = [], 0
     for _, chunk in table.chunks(_ROWS):
         vectors = torch.from_numpy(np.array(chunk, dtype=np.float32)).to(codes.device)
-        parts.append(settle(vectors, codes[start : start + len(chunk)], composition))
+        parts.append(move(vectors, codes[start : start + len(chunk)], composition))
         start += len(chunk)
     return torch.cat(parts), codebook, twin
 
