@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from own_process import measured_apart
 from peers import PEERS, Matrix
 from result_file import write_result
 
@@ -94,16 +92,10 @@ def main() -> None:
     rows = []
     for positions in arguments.positions.split(","):
         for method in arguments.methods.split(";"):
-            path = arguments.work / f"{method.replace(' ', '_').replace(',', '')}-{positions}.json"
-            if not path.exists():
-                print(f"{method}, D={positions} …", file=sys.stderr, flush=True)
-                command = [sys.executable, __file__, "--only", method, positions]
-                command += ["--glove", str(arguments.glove)] if arguments.glove else []
-                threads = {f"{name}_NUM_THREADS": str(arguments.threads) for name in ("OMP", "MKL", "OPENBLAS")}
-                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **threads})
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(done.stdout)
-            rows.append(json.loads(path.read_text()))
+            flags = ["--only", method, positions]
+            flags += ["--glove", str(arguments.glove)] if arguments.glove else []
+            kept = arguments.work / f"{method.replace(' ', '_').replace(',', '')}-{positions}.json"
+            rows.append(measured_apart(__file__, flags, kept, arguments.threads))
             print(json.dumps(rows[-1]))
     settings = {"seed": 0, "threads": arguments.threads, "rows": ROWS, "unseen": UNSEEN, "bits": BITS}
     write_result(arguments.output, settings, rows, ("numpy", "torch", "faiss-cpu"))

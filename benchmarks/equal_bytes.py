@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from own_process import measured_apart
 from peers import PEERS, Fitted, Matrix, Peer, Setting
 from result_file import write_result
 
@@ -138,20 +136,14 @@ def _nearest(table: Matrix, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, An
     return np.argpartition(-scores, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
 
 
-def in_own_process(arguments: argparse.Namespace, table: str, times: int, method: str) -> dict[str, Any]:
+def cell(arguments: argparse.Namespace, table: str, times: int, method: str) -> dict[str, Any]:
     """The record of a cell: measured by a process of its own, unless the work folder has it."""
-    path = arguments.work / f"{table}-{times}x-{method.replace(' ', '_').replace(',', '')}.json"
-    if not path.exists():
-        print(f"{table} {times}x {method} …", file=sys.stderr, flush=True)
-        command = [sys.executable, __file__, "--only", table, str(times), method]
-        for name in ("glove", "minilm"):
-            if getattr(arguments, name):
-                command += [f"--{name}", str(getattr(arguments, name))]
-        threads = {f"{library}_NUM_THREADS": str(arguments.threads) for library in ("OMP", "MKL", "OPENBLAS")}
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **threads})
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(done.stdout)
-    record: dict[str, Any] = json.loads(path.read_text())
+    flags = ["--only", table, str(times), method]
+    for name in ("glove", "minilm"):
+        if getattr(arguments, name):
+            flags += [f"--{name}", str(getattr(arguments, name))]
+    kept = arguments.work / f"{table}-{times}x-{method.replace(' ', '_').replace(',', '')}.json"
+    record = measured_apart(__file__, flags, kept, arguments.threads)
     return {"table": table, "times": times, **record}
 
 
@@ -208,7 +200,7 @@ def main() -> None:
     everyone = [*OURS, *(peer.name for peer in PEERS)]
     methods = arguments.methods.split(";") if arguments.methods else everyone
     rows = [
-        in_own_process(arguments, table, int(times), method)
+        cell(arguments, table, int(times), method)
         for table in arguments.tables.split(",")
         for times in arguments.times.split(",")
         for method in methods

@@ -65,3 +65,27 @@ def test_neighbours_that_stay_are_counted():
     vectors = draw.normal(size=(300, 10)).astype(np.float32)
     assert _overlap(vectors, 3 * vectors) == 1
     assert _overlap(vectors, draw.normal(size=(300, 10)).astype(np.float32)) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("script", "flags"),
+    [("scaling.py", ["--tiny"]), ("equal_bits.py", ["--positions", "2", "--methods", "kdcode, fast;faiss RQ"])],
+)
+def test_the_other_benchmarks_write_their_results(script, flags, tmp_path):
+    output = tmp_path / "r.json"
+    command = [sys.executable, FOLDER / script, *flags, "--work", tmp_path / "work", "--output", output]
+    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    rows = json.loads(output.read_text())["rows"]
+    assert rows
+    assert all(0 < row["relative_error"] < 1 for row in rows)
+
+
+def test_made_tables_have_any_size():
+    from scaling import BASE, VARIED, made_table, points
+
+    real = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float16)
+    made = made_table(real, 120, 15)
+    assert made.matrix.shape == (120, 15)
+    assert np.abs(made.matrix.mean()) < 0.3
+    assert 0.5 < made.matrix.std() < 0.9  # the mean of two has 0.71 of the spread
+    assert len(points(BASE, VARIED)) == 14

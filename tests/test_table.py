@@ -122,3 +122,16 @@ def test_row_numbers_answer_without_walking_the_rows():
     assert 5 not in numbers
     assert numbers.row_of("123456789") == 123456789
     assert numbers == RowNumbers(10**15)
+
+
+def test_weights_come_along():
+    table = VectorTable(["a", "b", "c"], np.eye(3), [5, 0, 0.5])
+    assert table.weights.dtype == np.float32
+    assert table.head(2).weights.tolist() == [5, 0]
+    assert VectorTable(None, np.eye(3)).weights is None
+
+
+@pytest.mark.parametrize("weights", [[1, 2], [[1], [2], [3]], [1, 2, -1], [1, 2, np.nan], [1, np.inf, 2], [0, 0, 0]])
+def test_weights_that_cannot_be_are_refused(weights):
+    with pytest.raises(TableError, match="weights: expected"):
+        VectorTable(None, np.eye(3), weights)

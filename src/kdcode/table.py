@@ -77,6 +77,8 @@ class VectorTable:
     Args:
         symbols: N distinct strings, or None to call the rows "0", "1", ….
         matrix: (N, d) floats or integers, all finite; may be memory-mapped and is then never copied.
+        weights: (N,) how much each row counts when codes are learned, such as how often its symbol is used; zero or
+            more. All rows count the same where left out.
 
     Raises:
         TableError: the two do not fit together, or a value is not usable.
@@ -84,8 +86,11 @@ class VectorTable:
 
     symbols: Sequence[str]
     matrix: npt.NDArray[Any]
+    weights: FloatArray | None = None
 
-    def __init__(self, symbols: Sequence[str] | None, matrix: npt.ArrayLike) -> None:
+    def __init__(
+        self, symbols: Sequence[str] | None, matrix: npt.ArrayLike, weights: npt.ArrayLike | None = None
+    ) -> None:
         # A memory map passes through asarray as it is; float16 and float64 are converted chunk by chunk later.
         array = np.asarray(matrix)
         if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 1:
@@ -97,6 +102,7 @@ class VectorTable:
             raise TableError(f"{len(named)} symbols for {len(array)} rows: there must be one symbol per row")
         object.__setattr__(self, "symbols", named)
         object.__setattr__(self, "matrix", array)
+        object.__setattr__(self, "weights", None if weights is None else _checked_weights(weights, len(array)))
         if not isinstance(named, RowNumbers):
             _check_symbols(named)
         for start, chunk in self._float_chunks(CHUNK_ROWS):
@@ -136,7 +142,7 @@ class VectorTable:
         if rows >= len(self):
             return self
         symbols = None if isinstance(self.symbols, RowNumbers) else self.symbols[:rows]
-        return VectorTable(symbols, self.matrix[:rows])
+        return VectorTable(symbols, self.matrix[:rows], None if self.weights is None else self.weights[:rows])
 
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[Sequence[str], FloatArray]]:
         """Pieces of the table in order: up to `rows` symbols and their (rows, d) float32 vectors."""
@@ -151,6 +157,15 @@ class VectorTable:
         for start in range(0, len(self.matrix), rows):
             with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused
                 yield start, np.asarray(self.matrix[start : start + rows], dtype=np.float32)
+
+
+def _checked_weights(weights: npt.ArrayLike, rows: int) -> FloatArray:
+    array = np.asarray(weights, dtype=np.float32)
+    if array.shape != (rows,):
+        raise TableError(f"weights: expected one number for each of {rows} rows, got shape {array.shape}")
+    if not np.isfinite(array).all() or (array < 0).any() or not array.any():
+        raise TableError("weights: expected finite numbers of zero or more, not all zero")
+    return array
 
 
 def _check_symbols(symbols: Sequence[str]) -> None:

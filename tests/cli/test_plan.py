@@ -55,3 +55,31 @@ def test_a_size_that_cannot_be_is_refused(run, vectors, tmp_path):
     assert result.exit_code == 1
     assert "size 9999x: too small for this table" in result.stderr
     assert run("plan", vectors, "--size", "twenty").exit_code == 1
+
+
+@pytest.mark.parametrize("form", ["named", "plain"])
+def test_weights_of_a_file_count(run, vectors, tmp_path, form):
+    table = kdcode.read(vectors)
+    numbers = [100 if row < 30 else 1 for row in range(300)]
+    lines = [f"{symbol}\t{number}" for symbol, number in zip(table.symbols, numbers, strict=True)]
+    path = tmp_path / "weights.txt"
+    path.write_text("\n".join([*reversed(lines), "unheard-of 7"] if form == "named" else map(str, numbers)))
+    target = tmp_path / "out.kdc"
+    flags = ("-K", "8", "-D", "6", "--effort", "fast", "--numbers", "float32")
+    assert run("compress", vectors, target, *flags, "--weights", path).exit_code == 0
+    expected = kdcode.compress(
+        kdcode.VectorTable(table.symbols, table.matrix, numbers), codebook_size=8, code_length=6, effort="fast",
+        numbers="float32",
+    )  # fmt: skip
+    assert kdcode.load(target).provenance["weighted_error"] == expected.provenance["weighted_error"]
+    assert run("plan", vectors, "--size", "10x", "--effort", "fast", "--weights", path).exit_code == 0
+
+
+def test_a_file_of_no_weights_is_refused(run, vectors, tmp_path):
+    path = tmp_path / "weights.txt"
+    path.write_text("the many\n")
+    result = run("compress", vectors, tmp_path / "out.kdc", "--weights", path)
+    assert result.exit_code == 1
+    assert "expected lines of a symbol and a number, or of numbers alone" in result.stderr
+    path.write_text("1\n2\n")
+    assert "expected one number for each of 300 rows" in run("plan", vectors, "--bits", 8, "--weights", path).stderr

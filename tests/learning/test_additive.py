@@ -6,6 +6,7 @@ import torch
 
 import kdcode
 from kdcode.data import glove_50d
+from kdcode.errors import OptionError
 from kdcode.learning.additive import EFFORTS, AdditiveLearner, blocks_of, water_level
 from kdcode.learning.run import Run
 from kdcode.learning.starts import STARTS
@@ -89,3 +90,36 @@ def test_the_water_level_fills_the_spectrum_up_to_the_error():
     assert water_level(spectrum, 2.5) == pytest.approx(2 / 3)  # 3θ + 0.5: the smallest is under water
     assert water_level(spectrum, 9.5) == pytest.approx(5.0)
     assert water_level(spectrum, 0.0) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("changes", [{}, {"codeword_dim": 20}, {"composition": "product"}, {"composition": "grouped"}])
+@pytest.mark.parametrize("start", ["warm", "random"])
+def test_rows_that_count_more_are_nearer(changes, start):
+    matrix = glove_50d().head(600).matrix
+    weights = np.where(np.arange(600) < 100, 20.0, 1.0)
+    even, weighted = (
+        kdcode.compress(kdcode.VectorTable(None, matrix, used), FAST, **changes, start=start)
+        for used in (None, weights)
+    )
+    lost = [np.square(coded.decode(np.arange(100)) - matrix[:100]).sum() for coded in (even, weighted)]
+    assert lost[1] < 0.85 * lost[0]
+    assert "weighted_error" not in even.provenance
+    copies = weighted.decode(np.arange(600))
+    mean = weights @ matrix.astype(np.float64) / weights.sum()
+    expected = (weights @ np.square(matrix - copies).sum(axis=1)) / (weights @ np.square(matrix - mean).sum(axis=1))
+    assert weighted.provenance["weighted_error"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_scale_of_weights_is_no_matter_and_zero_leaves_a_row_out():
+    matrix = glove_50d().head(300).matrix
+    weights = np.where(np.arange(300) < 200, 1.0, 0.0)
+    one, many = (kdcode.compress(kdcode.VectorTable(None, matrix, scale * weights), FAST) for scale in (1, 1000))
+    np.testing.assert_array_equal(one.codes, many.codes)
+    alone = error_of(kdcode.VectorTable(None, matrix[:200]))
+    assert one.provenance["weighted_error"] < 1.1 * alone
+
+
+def test_other_learners_refuse_weights():
+    table = kdcode.VectorTable(None, glove_50d().head(50).matrix, np.ones(50))
+    with pytest.raises(OptionError, match="rows with weights are for the additive learner, got 'straight-through'"):
+        kdcode.compress(table, learner="straight-through")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 from kdcode.learning.kmeans import kmeans, nearest, residual_kmeans
@@ -54,3 +55,13 @@ def test_each_residual_level_lowers_the_error():
         errors.append(float(left.square().sum()))
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.5 * errors[0]
+
+
+def test_rows_count_by_their_weight():
+    rows = torch.tensor([[0.0], [1.0], [10.0]])
+    weights = torch.tensor([3.0, 1.0, 2.0])
+    found = kmeans(rows, 1, torch.Generator().manual_seed(0), weights=weights)
+    assert float(found) == pytest.approx(21 / 6)
+    codes, words = residual_kmeans(rows, 2, 2, torch.Generator().manual_seed(0), weights)
+    assert codes.shape == (3, 2)
+    assert words.shape == (2, 2, 1)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import check_target, read_table
+from kdcode.cli.files import check_target, read_table, with_weights
 from kdcode.cli.flags import FlaggedCommand, example, given, take
 from kdcode.cli.learn import Limits, learn, make_plan, require_learning
-from kdcode.cli.plan import LIMITS
+from kdcode.cli.plan import LIMITS, WEIGHTS
 from kdcode.cli.progress import clock
 from kdcode.errors import CheckpointError, StorageError
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 @LIMITS[0]
 @LIMITS[1]
 @LIMITS[2]
+@WEIGHTS
 @click.option("--format", "format_name", help="Format of IN; by default found from its name and content.")
 @click.option(
     "--device", default="cpu", show_default=True, help="Where to learn, as torch names it: cpu, cuda, cuda:1."
@@ -52,6 +53,7 @@ def command(
     size: str | None,
     bits: int | None,
     max_error: float | None,
+    weights: str | None,
     format_name: str | None,
     device: str,
     fresh: bool,
@@ -76,7 +78,7 @@ def command(
         _refuse_what_is_planned()
     check_target(target, source=source, force=force)
     require_learning(device)
-    table = read_table(source, format_name, reading, quiet=quiet)
+    table = with_weights(read_table(source, format_name, reading, quiet=quiet), weights)
     if planned:
         limits = Limits(size, bits, max_error)
         options = make_plan(table, options, limits, quiet=quiet, device=device).recommended.options

@@ -38,6 +38,30 @@ def check_target(target: str, *, force: bool, source: str | None = None) -> None
         raise OptionError(f"{target}: the folder {folder} cannot be written to")
 
 
+def with_weights(table: VectorTable, path: str | None) -> VectorTable:
+    """The table with the weights of a file: a line "symbol number" for each symbol, in any order, or numbers alone.
+
+    Symbols that the file does not name weigh 0; names that the table does not have are passed over.
+
+    Raises:
+        OptionError: a line is neither, or the file has numbers for another number of rows.
+    """
+    if path is None:
+        return table
+    from kdcode.table import VectorTable
+
+    lines = [line.rsplit(maxsplit=1) for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        if all(len(words) == 1 for words in lines):
+            weights = [float(words[0]) for words in lines]
+        else:
+            found = {symbol: float(number) for symbol, number in lines}
+            weights = [found.get(symbol, 0.0) for symbol in table.symbols]
+    except ValueError:
+        raise OptionError(f"{path}: expected lines of a symbol and a number, or of numbers alone") from None
+    return VectorTable(table.symbols, table.matrix, weights)
+
+
 def read_table(source: str, format_name: str | None, options: ReadOptions, *, quiet: bool) -> VectorTable:
     """Read a table in any format; lines that were skipped are told on stderr."""
     from kdcode.formats import SkippedLinesWarning, read

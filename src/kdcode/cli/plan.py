@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import read_table
+from kdcode.cli.files import read_table, with_weights
 from kdcode.cli.flags import FlaggedCommand, example, take
 from kdcode.cli.learn import Limits, make_plan, require_learning
 from kdcode.cli.progress import clock
@@ -22,6 +22,13 @@ LIMITS = (
 )
 """The flags that say how small; `compress` has them too."""
 
+WEIGHTS = click.option(
+    "--weights",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="How much rows count, such as how often symbols are used: lines of a symbol and a number.",
+)
+
 
 @click.command(
     "plan",
@@ -33,6 +40,7 @@ LIMITS = (
 @LIMITS[0]
 @LIMITS[1]
 @LIMITS[2]
+@WEIGHTS
 @click.option(
     "--effort",
     type=click.Choice(("fast", "normal", "best")),
@@ -51,6 +59,7 @@ def command(
     size: str | None,
     bits: int | None,
     max_error: float | None,
+    weights: str | None,
     effort: str,
     seed: int,
     format_name: str | None,
@@ -72,7 +81,7 @@ def command(
         raise click.UsageError("say how small: one of --size, --bits and --max-error")
     require_learning(device)
     options = CompressOptions(effort=effort, seed=seed)
-    table = read_table(source, format_name, reading, quiet=quiet)
+    table = with_weights(read_table(source, format_name, reading, quiet=quiet), weights)
     found = make_plan(table, options, Limits(size, bits, max_error), quiet=quiet, device=device)
     if as_json:
         page.print_json([candidate.as_dict() for candidate in found.candidates])

@@ -160,13 +160,17 @@ class AdditiveLearner:
 
     def _critical_of(self, block: Block, vectors: Tensor) -> float:
         """The critical temperature 2θ, of the error that the descents ended with."""
-        sample = vectors[:: -(-len(vectors) // _LEVEL_ROWS)]
-        spectrum = torch.linalg.eigvalsh((sample.t() @ sample / len(sample)).double())
+        weights = (
+            torch.ones(len(vectors), device=vectors.device) if self.target.weights is None else self.target.weights
+        )
+        some = slice(None, None, -(-len(vectors) // _LEVEL_ROWS))
+        sample, counted = vectors[some], weights[some]
+        spectrum = torch.linalg.eigvalsh((sample.t() @ (sample * counted[:, None]) / counted.sum()).double())
         codes = self.codes[:, block.positions]
         search = SumSearch(self._words(block).contiguous())
-        parts = zip(vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), strict=True)
-        total = sum(float(search.distances(*part).sum()) for part in parts)
-        return 2 * water_level(spectrum, total / len(codes))
+        parts = zip(vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), weights.split(CHUNK_ROWS), strict=True)
+        total = sum(float(search.distances(part, code) @ weight) for part, code, weight in parts)
+        return 2 * water_level(spectrum, total / float(weights.sum()))
 
     def _words(self, block: Block) -> Tensor:
         return self.composition.codebook.detach()[block.positions, :, : block.width]
@@ -199,9 +203,12 @@ class AdditiveLearner:
         if basis is None:
             return
         meeting = torch.zeros_like(basis)
-        for vectors, codes in zip(self.target.vectors.split(CHUNK_ROWS), self.codes.split(CHUNK_ROWS), strict=True):
-            sums = lookup(codes, self.composition.codebook.detach()).sum(dim=1)
-            meeting += sums.t() @ vectors
+        for start in range(0, len(self.codes), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            sums = lookup(self.codes[part], self.composition.codebook.detach()).sum(dim=1)
+            if self.target.weights is not None:
+                sums *= self.target.weights[part, None]
+            meeting += sums.t() @ self.target.vectors[part]
         left, _, right = torch.linalg.svd(meeting, full_matrices=False)
         basis.copy_(left @ right)
 

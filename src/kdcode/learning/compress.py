@@ -108,6 +108,8 @@ def _compress(
 ) -> tuple[CodedTable, Encoder | None]:
     """The coded table, and the network where the learner has one."""
     options.code_shape(len(table), table.embedding_dim)  # refuses what cannot work before anything is done
+    if table.weights is not None and options.learner_name != "additive":
+        raise OptionError(f"rows with weights are for the additive learner, got {options.learner_name!r}")
     started = time.monotonic()
     run = Run(total_steps(len(table), options), _identity(table, options), on_step, checkpoint)
     target, codes, composition, encoder = LEARNERS[options.learner_name](table, options, run, device)
@@ -120,9 +122,24 @@ def _compress(
         options=options.changed(epochs=options.epochs_for(len(table))).as_dict(),
         relative_error=round(relative_error(table, coded), 6),
         seconds=round(time.monotonic() - started, 1),
+        **({} if table.weights is None else {"weighted_error": round(_weighted_error(table, coded), 6)}),
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
     )
     return coded, encoder
+
+
+def _weighted_error(table: VectorTable, coded: CodedTable) -> float:
+    """Squared error over variance around the weighted mean, rows counted by their weight."""
+    weights = np.asarray(table.weights, dtype=np.float64)
+    mean = weights @ np.asarray(table.matrix, dtype=np.float64) / weights.sum()
+    lost = around = 0.0
+    start = 0
+    for (_, vectors), (_, copies) in zip(table.chunks(), coded.chunks(), strict=True):
+        part = weights[start : start + len(vectors)]
+        lost += float(part @ np.square(vectors - copies).sum(axis=1, dtype=np.float64))
+        around += float(part @ np.square(vectors - mean).sum(axis=1))
+        start += len(vectors)
+    return lost / around if around else 0.0
 
 
 def _identity(table: VectorTable, options: CompressOptions) -> str:
@@ -130,4 +147,6 @@ def _identity(table: VectorTable, options: CompressOptions) -> str:
     digest = hashlib.sha256(json.dumps([__version__, options.as_dict(), len(table), table.embedding_dim]).encode())
     for _, vectors in table.chunks():
         digest.update(np.ascontiguousarray(vectors).tobytes())
+    if table.weights is not None:
+        digest.update(table.weights.tobytes())
     return digest.hexdigest()

@@ -13,7 +13,13 @@ _SEED_ROWS_PER_CENTROID = 32
 """Seeds are drawn one after another, each by a pass over the rows; this many rows are enough to draw from."""
 
 
-def kmeans(vectors: Tensor, count: int, generator: torch.Generator, iterations: int = _ITERATIONS) -> Tensor:
+def kmeans(
+    vectors: Tensor,
+    count: int,
+    generator: torch.Generator,
+    iterations: int = _ITERATIONS,
+    weights: Tensor | None = None,
+) -> Tensor:
     """Lloyd's algorithm from k-means++ seeds.
 
     Args:
@@ -21,23 +27,26 @@ def kmeans(vectors: Tensor, count: int, generator: torch.Generator, iterations: 
         count: K; where there are fewer distinct rows, some centroids repeat.
         generator: draws the sample and the seeds, on the CPU.
         iterations: Lloyd steps at most.
+        weights: (N,) of the rows in the centroids; all 1 where left out.
 
     Returns:
         (K, d) centroids.
     """
-    vectors = _sample(vectors, count * _ROWS_PER_CENTROID, generator)
-    centroids = _seeds(_sample(vectors, count * _SEED_ROWS_PER_CENTROID, generator), count, generator)
+    vectors, weights = _sample(vectors, weights, count * _ROWS_PER_CENTROID, generator)
+    centroids = _seeds(*_sample(vectors, weights, count * _SEED_ROWS_PER_CENTROID, generator), count, generator)
     before: Tensor | None = None
     for _ in range(iterations):
         labels, distances = nearest(vectors, centroids)
         if before is not None and torch.equal(labels, before):
             break
         before = labels
-        used = torch.bincount(labels, minlength=count)
-        sums = torch.zeros_like(centroids).index_add_(0, labels, vectors)
-        centroids = torch.where(used[:, None] > 0, sums / used.clamp_min(1)[:, None], centroids)
+        used = torch.bincount(labels, weights, minlength=count).to(vectors)
+        weighted = vectors if weights is None else vectors * weights[:, None]
+        sums = torch.zeros_like(centroids).index_add_(0, labels, weighted)
+        centroids = torch.where(used[:, None] > 0, sums / used.clamp_min(1e-30)[:, None], centroids)
         empty = (used == 0).nonzero().flatten()
-        farthest = distances.topk(min(len(empty), len(vectors))).indices
+        missed = distances if weights is None else distances * weights
+        farthest = missed.topk(min(len(empty), len(vectors))).indices
         centroids[empty[: len(farthest)]] = vectors[farthest]
     return centroids
 
@@ -61,7 +70,11 @@ def smallest(costs: Tensor) -> Tensor:
 
 
 def residual_kmeans(
-    vectors: Tensor, code_length: int, codebook_size: int, generator: torch.Generator
+    vectors: Tensor,
+    code_length: int,
+    codebook_size: int,
+    generator: torch.Generator,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """One k-means after another, each on what the ones before left over.
 
@@ -71,7 +84,7 @@ def residual_kmeans(
     residual = vectors.clone()
     codes, books = [], []
     for _ in range(code_length):
-        centroids = kmeans(residual, codebook_size, generator)
+        centroids = kmeans(residual, codebook_size, generator, weights=weights)
         labels, _ = nearest(residual, centroids)
         residual -= centroids[labels]
         codes.append(labels)
@@ -79,15 +92,20 @@ def residual_kmeans(
     return torch.stack(codes, dim=1), torch.stack(books)
 
 
-def _sample(vectors: Tensor, most: int, generator: torch.Generator) -> Tensor:
+def _sample(
+    vectors: Tensor, weights: Tensor | None, most: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor | None]:
     if len(vectors) <= most:
-        return vectors
-    return vectors[torch.randperm(len(vectors), generator=generator)[:most].to(vectors.device)]
+        return vectors, weights
+    rows = torch.randperm(len(vectors), generator=generator)[:most].to(vectors.device)
+    return vectors[rows], None if weights is None else weights[rows]
 
 
-def _seeds(vectors: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """k-means++: each seed is a row drawn in proportion to its squared distance from the seeds before it."""
+def _seeds(vectors: Tensor, weights: Tensor | None, count: int, generator: torch.Generator) -> Tensor:
+    """k-means++: each seed is a row drawn in proportion to its squared distance from the seeds before it, by weight."""
     picked = int(torch.randint(len(vectors), (1,), generator=generator))
+    if weights is not None:
+        picked = int(torch.multinomial(weights[: 1 << 24].cpu(), 1, generator=generator))
     seeds = [vectors[picked]]
     norms = vectors.square().sum(dim=1)
 
@@ -97,7 +115,7 @@ def _seeds(vectors: Tensor, count: int, generator: torch.Generator) -> Tensor:
     distances = distances_to(seeds[0])
     for _ in range(count - 1):
         # inverse-CDF sampling: multinomial takes at most 2^24 rows
-        total = distances.cumsum(dim=0, dtype=torch.float64)
+        total = (distances if weights is None else distances * weights).cumsum(dim=0, dtype=torch.float64)
         spot = float(torch.rand(1, generator=generator)) * float(total[-1])
         picked = min(int(torch.searchsorted(total, spot)), len(vectors) - 1)
         seeds.append(vectors[picked])

@@ -69,6 +69,7 @@ def solve_codewords(
         counts = _pair_counts(codes, size, weights)
         if steps is None and length * size <= _MOST_EXACT:
             return words + _solve_exactly(counts, slope).view_as(words)
+        counts = counts.float()
         used = counts.diagonal()
 
         def apply(change: Tensor) -> Tensor:
@@ -91,9 +92,13 @@ def _solve_exactly(counts: Tensor, slope: Tensor) -> Tensor:
 
 
 def _pair_counts(codes: Tensor, size: int, weights: Tensor | None) -> Tensor:
-    """(D·K, D·K): how many rows, by weight, use both of two codewords."""
+    """(D·K, D·K): how many rows, by weight, use both of two codewords.
+
+    Whole numbers are exact in float32. Sums of weights are float64: rounded, they may belong to no table at all.
+    """
     length = codes.shape[1]
-    counts = torch.zeros(length, size, length, size, device=codes.device)
+    exact = torch.float32 if weights is None else torch.float64
+    counts = torch.zeros(length, size, length, size, dtype=exact, device=codes.device)
     pairs = [(first, second) for first in range(length) for second in range(first, length)]
 
     def count(pair: tuple[int, int]) -> None:
@@ -101,7 +106,7 @@ def _pair_counts(codes: Tensor, size: int, weights: Tensor | None) -> Tensor:
         for start in range(0, len(codes), _SUM_ROWS):
             part = slice(start, start + _SUM_ROWS)
             both = codes[part, first] * size + codes[part, second]
-            weight = None if weights is None else weights[part]
+            weight = None if weights is None else weights[part].double()
             counts[first, :, second] += torch.bincount(both, weight, minlength=size * size).view(size, size)
         if first != second:
             counts[second, :, first] = counts[first, :, second].t()

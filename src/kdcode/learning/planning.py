@@ -232,7 +232,8 @@ class _Glimpses:
 
     def _glimpse(self, rows: np.ndarray[Any, Any], options: CompressOptions) -> tuple[float, float]:
         """The error on some rows, and what rounding the codewords would add to it."""
-        sample = VectorTable(None, self.table.matrix[rows])
+        weights = None if self.table.weights is None else self.table.weights[rows]
+        sample = VectorTable(None, self.table.matrix[rows], weights)
         shape = replace(options.code_shape(len(self.table), self.table.embedding_dim), num_embeddings=len(rows))
         target = Target.of(sample, centred=can_shift(shape), device=self.device)
         learner = AdditiveLearner(target, random_start(target, shape, options.seed), options, _GLIMPSE)

@@ -62,7 +62,7 @@ def warm_start(target: Target, shape: CodeShape, seed: int) -> Start:
         return Start(_product_kmeans(target, composition, generator), composition)
     if isinstance(composition, GroupedComposition):
         return Start(_grouped_kmeans(target, composition, generator), composition)
-    codes, words = residual_kmeans(target.vectors, shape.code_length, shape.codebook_size, generator)
+    codes, words = residual_kmeans(target.vectors, shape.code_length, shape.codebook_size, generator, target.weights)
     if isinstance(composition, LSTMComposition):
         _linear_as_lstm(composition, words)
     elif isinstance(composition, LinearComposition):
@@ -114,7 +114,7 @@ def _product_kmeans(target: Target, composition: CompositionModule, generator: t
     codes = []
     for position, span in enumerate(spans(shape.embedding_dim, shape.code_length)):
         part = target.vectors[:, span].contiguous()
-        centroids = kmeans(part, shape.codebook_size, generator)
+        centroids = kmeans(part, shape.codebook_size, generator, weights=target.weights)
         composition.codebook[position].zero_()[:, : span.stop - span.start] = centroids
         codes.append(nearest(part, centroids)[0])
     return torch.stack(codes, dim=1)
@@ -126,7 +126,7 @@ def _grouped_kmeans(target: Target, composition: GroupedComposition, generator: 
     for block in composition.blocks:
         part = target.vectors[:, block.columns].contiguous()
         count = block.positions.stop - block.positions.start
-        found, words = residual_kmeans(part, count, composition.shape.codebook_size, generator)
+        found, words = residual_kmeans(part, count, composition.shape.codebook_size, generator, target.weights)
         composition.codebook[block.positions].zero_()[:, :, : block.width] = words
         codes.append(found)
     return torch.cat(codes, dim=1)

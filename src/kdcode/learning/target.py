@@ -43,12 +43,19 @@ class Target:
         for _, chunk in table.chunks(CHUNK_ROWS):
             vectors[start : start + len(chunk)] = torch.from_numpy(np.ascontiguousarray(chunk))
             start += len(chunk)
-        mean = vectors.mean(dim=0, dtype=torch.float64)
-        squared = sum([float((part.double() - mean).square().sum()) for part in vectors.split(CHUNK_ROWS)])
+        weights = None
+        if table.weights is not None:
+            weights = torch.from_numpy(table.weights / table.weights.mean(dtype=np.float64)).float().to(device)
+        mean = _mean(vectors, weights)
+        squared = 0.0
+        for start in range(0, len(vectors), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            rows = (vectors[part].double() - mean).square().sum(dim=1)
+            squared += float(rows.sum() if weights is None else rows @ weights[part].double())
         scale = (squared / vectors.numel()) ** 0.5 or 1.0
         shift = mean.float() if centred else torch.zeros_like(mean, dtype=torch.float32)
         vectors.sub_(shift).div_(scale)
-        return cls(vectors, shift, scale, squared / scale**2)
+        return cls(vectors, shift, scale, squared / scale**2, weights)
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -60,8 +67,9 @@ class Target:
         return torch.cat([(vectors - composition.compose(part)).square().sum(dim=1) for vectors, part in parts])
 
     def error(self, codes: Tensor, composition: CompositionModule) -> float:
-        """Relative squared error of a solution."""
-        squared = float(self.row_errors(codes, composition).sum(dtype=torch.float64))
+        """Relative squared error of a solution, rows counted by their weight."""
+        rows = self.row_errors(codes, composition).double()
+        squared = float(rows.sum() if self.weights is None else rows @ self.weights.double())
         if self.variance > 0:
             return squared / self.variance
         return 0.0 if squared == 0 else float("inf")
@@ -83,6 +91,15 @@ class Target:
                 composition.codebook[block.positions, :, : block.width] += self.shift[block.columns] / count
         else:
             composition.codebook.mul_(self.scale).add_(self.shift / composition.shape.code_length)
+
+
+def _mean(vectors: Tensor, weights: Tensor | None) -> Tensor:
+    """(d,) float64."""
+    if weights is None:
+        return vectors.mean(dim=0, dtype=torch.float64)
+    parts = zip(vectors.split(CHUNK_ROWS), weights.split(CHUNK_ROWS), strict=True)
+    total = sum((part.double() * weight.double()[:, None]).sum(dim=0) for part, weight in parts)
+    return torch.as_tensor(total) / weights.sum(dtype=torch.float64)
 
 
 def can_shift(shape: CodeShape) -> bool:
