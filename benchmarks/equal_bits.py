@@ -20,6 +20,7 @@ from peers import PEERS, Matrix
 from result_file import write_result
 
 import kdcode
+from kdcode.learning import encode
 
 RESULTS = Path(__file__).parent / "results" / "equal_bits.json"
 ROWS, UNSEEN, BITS = 50_000, 5_000, 8
@@ -35,7 +36,8 @@ def measure(seen: Matrix, unseen: Matrix, method: str, positions: int) -> dict[s
         coded = kdcode.compress(kdcode.VectorTable(None, seen), **options, effort=OURS[method])
         seconds, copy = time.perf_counter() - started, coded.decode(np.arange(len(seen)))
         ways = {
-            f"beam {beam}": (lambda new, beam=beam: coded.compose(coded.encode(new, beam=beam))) for beam in (1, 4, 16)
+            f"beam {beam}": (lambda new, beam=beam: coded.compose(encode(coded, new, beam=beam, sweeps=2)))
+            for beam in (4, 8, 16, 32)
         }
     else:
         peer = next(peer for peer in PEERS if peer.name == method)

@@ -7,9 +7,20 @@ try:
 except ImportError as error:
     raise MissingExtraError("learning codes", "learn") from error
 
+from kdcode.learning.beam import encode
 from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.compress import LearnedEncoder, compress, learn_encoder
 from kdcode.learning.planning import Candidate, Plan, plan
 from kdcode.learning.progress import StepReport
 
-__all__ = ["Candidate", "Checkpoint", "LearnedEncoder", "Plan", "StepReport", "compress", "learn_encoder", "plan"]
+__all__ = [
+    "Candidate",
+    "Checkpoint",
+    "LearnedEncoder",
+    "Plan",
+    "StepReport",
+    "compress",
+    "encode",
+    "learn_encoder",
+    "plan",
+]
