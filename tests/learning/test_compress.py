@@ -106,6 +106,15 @@ def test_a_seed_gives_the_same_codes_and_another_seed_others(learner):
     assert not np.array_equal(first.codes, other.codes)
 
 
+def test_random_codes_stay_as_they_were_drawn():
+    plain, rounded = (
+        kdcode.compress(small_table(), QUICK, learner="random", numbers=kind) for kind in ("float32", "int8")
+    )
+    np.testing.assert_array_equal(plain.codes, rounded.codes)
+    drawn = np.bincount(plain.codes.ravel(), minlength=8) / plain.codes.size
+    assert np.abs(drawn - 1 / 8).max() < 0.03
+
+
 @pytest.mark.parametrize("learner", LEARNER_NAMES)
 def test_global_generators_are_left_alone(learner):
     torch.manual_seed(5)

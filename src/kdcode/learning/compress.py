@@ -114,7 +114,7 @@ def _compress(
     run = Run(total_steps(len(table), options), _identity(table, options), on_step, checkpoint)
     target, codes, composition, encoder = LEARNERS[options.learner_name](table, options, run, device)
     target.restore(composition)
-    settle = options.learner_name == "additive" or options.settle > 0
+    settle = options.learner_name == "additive" or (options.settle > 0 and options.learner_name != "random")
     codes, codebook, twin = rounded(table, codes, composition, options.numbers, settle=settle)
     coded = CodedTable.from_codes(table.symbols, codes.cpu().numpy(), codebook, twin)
     coded.provenance.update(
