@@ -15,7 +15,6 @@ from kdcode.composition import (
     Lstm,
     Product,
     as_stored,
-    blocks,
     from_weights,
     spans,
     widest_span,
@@ -97,10 +96,10 @@ def test_grouped_by_hand():
 
 
 def test_groups_share_out_positions_and_coordinates():
-    found = [(block.positions, block.columns) for block in blocks(7, 4, 5)]
+    found = [(block.positions, block.columns) for block in Grouped(7).blocks(5, 4)]
     assert found == [(slice(0, 3), slice(0, 4)), (slice(3, 5), slice(4, 7))]
     with pytest.raises(OptionError, match="at least one position for each of its 4 groups, got 3"):
-        blocks(7, 2, 3)
+        Grouped(7).blocks(3, 2)
 
 
 def test_codewords_of_a_grouped_code_fit_its_groups():

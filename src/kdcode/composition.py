@@ -130,70 +130,88 @@ class Lstm:
         return {"recurrent": self.recurrent, "bias": self.bias, "projection": self.projection}
 
 
-@dataclass(frozen=True, eq=False)
-class Product:
-    """Codewords side by side: position j owns the coordinates `spans(d, D)[j]`.
+class Block(NamedTuple):
+    """Some positions of a code, whose codewords add up to some coordinates."""
 
-    Codewords have the size of the widest span; what stands beyond a narrower span is not read.
+    positions: slice
+    columns: slice
+
+    @property
+    def length(self) -> int:
+        """How many positions."""
+        return int(self.positions.stop - self.positions.start)
+
+    @property
+    def width(self) -> int:
+        """How many coordinates."""
+        return int(self.columns.stop - self.columns.start)
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Sums side by side: each block of coordinates is the sum of its positions' codewords.
+
+    Codewords have the size of the widest block; what stands beyond a narrower one is not read.
 
     Args:
         embedding_dim: d.
     """
 
-    name: ClassVar[str] = "product"
+    name: ClassVar[str]
     embedding_dim: int
+
+    def blocks(self, code_length: int, codeword_dim: int) -> list[Block]:
+        """Which positions make which coordinates, for D positions and codewords of e numbers."""
+        raise NotImplementedError
 
     def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
         """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
         vectors = np.empty((len(codes), self.embedding_dim), dtype=np.float32)
-        for position, span in enumerate(spans(self.embedding_dim, len(codebook))):
-            vectors[:, span] = codebook[position][codes[:, position], : span.stop - span.start]
-        return vectors
-
-    def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray:
-        """(D, K) dot products of each codeword with its own part of the query."""
-        tables = np.empty(codebook.shape[:2], dtype=np.float32)
-        for position, span in enumerate(spans(self.embedding_dim, len(codebook))):
-            tables[position] = codebook[position][:, : span.stop - span.start] @ query[span]
-        return tables
-
-    def weights(self) -> dict[str, npt.NDArray[Any]]:
-        """Nothing: the spans follow from d and D."""
-        return {}
-
-
-@dataclass(frozen=True, eq=False)
-class Grouped:
-    """Sums side by side: groups of coordinates, each the sum of the codewords of some positions.
-
-    The number of groups is ⌈d/e⌉ for codewords of e numbers. Coordinates and positions are both split as evenly as
-    possible, in order; what stands in a codeword beyond its group's coordinates is not read.
-
-    Args:
-        embedding_dim: d.
-    """
-
-    name: ClassVar[str] = "grouped"
-    embedding_dim: int
-
-    def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
-        """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
-        vectors = np.zeros((len(codes), self.embedding_dim), dtype=np.float32)
-        for block in blocks(self.embedding_dim, codebook.shape[2], len(codebook)):
-            for position in range(block.positions.start, block.positions.stop):
+        for block in self.blocks(len(codebook), codebook.shape[2]):
+            first, *others = range(block.positions.start, block.positions.stop)
+            vectors[:, block.columns] = codebook[first][codes[:, first], : block.width]
+            for position in others:
                 vectors[:, block.columns] += codebook[position][codes[:, position], : block.width]
         return vectors
 
     def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray:
         """(D, K) dot products of each codeword with its own part of the query."""
         tables = np.empty(codebook.shape[:2], dtype=np.float32)
-        for block in blocks(self.embedding_dim, codebook.shape[2], len(codebook)):
+        for block in self.blocks(len(codebook), codebook.shape[2]):
             tables[block.positions] = codebook[block.positions, :, : block.width] @ query[block.columns]
         return tables
 
     def weights(self) -> dict[str, npt.NDArray[Any]]:
-        """Nothing: the groups follow from d, e and D."""
+        """Nothing: the blocks follow from d, e and D."""
         return {}
+
+
+class Product(SideBySide):
+    """Codewords side by side: position j owns the coordinates `spans(d, D)[j]`."""
+
+    name: ClassVar[str] = "product"
+
+    def blocks(self, code_length: int, codeword_dim: int) -> list[Block]:
+        """One block for each position."""
+        owned = enumerate(spans(self.embedding_dim, code_length))
+        return [Block(slice(position, position + 1), columns) for position, columns in owned]
+
+
+class Grouped(SideBySide):
+    """⌈d/e⌉ groups for codewords of e numbers; coordinates and positions are both split among them, in order."""
+
+    name: ClassVar[str] = "grouped"
+
+    def blocks(self, code_length: int, codeword_dim: int) -> list[Block]:
+        """One block for each group."""
+        groups = -(-self.embedding_dim // codeword_dim)
+        if code_length < groups:
+            raise OptionError(
+                f"a grouped code has at least one position for each of its {groups} groups, got {code_length}; "
+                "use a longer code, or fewer groups"
+            )
+        pairs = zip(spans(code_length, groups), spans(self.embedding_dim, groups), strict=True)
+        return [Block(*pair) for pair in pairs]
 
 
 COMPOSITIONS: dict[str, type[Linear] | type[Lstm] | type[Product] | type[Grouped]] = {
@@ -219,29 +237,6 @@ def spans(embedding_dim: int, code_length: int) -> list[slice]:
     widths = [widest] * (code_length - narrower) + [widest - 1] * narrower
     ends = list(accumulate(widths))
     return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
-
-
-class Block(NamedTuple):
-    """Some positions of a code, whose codewords add up to some coordinates."""
-
-    positions: slice
-    columns: slice
-
-    @property
-    def width(self) -> int:
-        """How many coordinates."""
-        return int(self.columns.stop - self.columns.start)
-
-
-def blocks(embedding_dim: int, codeword_dim: int, code_length: int) -> list[Block]:
-    """The groups of a grouped composition, by d, e and D."""
-    groups = -(-embedding_dim // codeword_dim)
-    if code_length < groups:
-        raise OptionError(
-            f"a grouped code has at least one position for each of its {groups} groups, got {code_length}; "
-            "use a longer code, or fewer groups"
-        )
-    return [Block(*pair) for pair in zip(spans(code_length, groups), spans(embedding_dim, groups), strict=True)]
 
 
 def from_weights(name: str, embedding_dim: int, weights: Mapping[str, npt.NDArray[Any]]) -> Composition:
@@ -272,7 +267,7 @@ def as_stored(composition: Composition, codebook: Codebook) -> Composition:
             f"codebook: a product code of {codebook.code_length} positions and {dim} dimensions has codewords of "
             f"{widest_span(dim, codebook.code_length)} numbers, got {width}"
         )
-    if name == Grouped.name and blocks(dim, width, codebook.code_length)[0].width != width:
+    if name == Grouped.name and Grouped(dim).blocks(codebook.code_length, width)[0].width != width:
         raise OptionError(f"codebook: no even groups of {dim} dimensions have codewords of {width} numbers")
     given = {key: weight.shape for key, weight in composition.weights().items()}
     expected = weight_shapes(name, width, dim)

@@ -1,18 +1,18 @@
 """Vectors to codes, for a codebook that is already there; numpy only.
 
 Compositions that are sums over positions are searched with a beam over the positions and then refined one position
-at a time, each group of a grouped composition by itself. Product codes are exact. The LSTM is searched with a beam
-over prefixes and refined by trying codewords.
+at a time; where sums stand side by side, each by itself, and a block of one position exactly. The LSTM is searched with
+a beam over prefixes and refined by trying codewords.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.composition import Composition, Grouped, Linear, Lstm, Product, blocks, spans
+from kdcode.composition import Block, Composition, Linear, Lstm, SideBySide
 from kdcode.errors import OptionError
 from kdcode.table import FloatArray
 
@@ -52,10 +52,9 @@ def encode(
 def _searcher(
     codebook: FloatArray, composition: Composition, beam: int, sweeps: int
 ) -> Callable[[FloatArray], CodeArray]:
-    if isinstance(composition, Product):
-        return lambda vectors: _encode_product(vectors, codebook)
-    if isinstance(composition, Grouped):
-        return lambda vectors: _encode_groups(vectors, codebook, beam, sweeps)
+    if isinstance(composition, SideBySide):
+        blocks = composition.blocks(*codebook.shape[::2])
+        return lambda vectors: _encode_blocks(vectors, codebook, blocks, beam, sweeps)
     if isinstance(composition, Lstm):
         return lambda vectors: _encode_lstm(vectors, codebook, composition, beam, sweeps)
     if isinstance(composition, Linear):
@@ -64,19 +63,16 @@ def _searcher(
     raise OptionError(f"no code search is written for {type(composition).__name__}")
 
 
-def _encode_product(vectors: FloatArray, codebook: FloatArray) -> CodeArray:
+def _encode_blocks(
+    vectors: FloatArray, codebook: FloatArray, blocks: Sequence[Block], beam: int, sweeps: int
+) -> CodeArray:
     codes = np.empty((len(vectors), len(codebook)), dtype=np.int64)
-    for position, span in enumerate(spans(vectors.shape[1], len(codebook))):
-        words = codebook[position][:, : span.stop - span.start]
-        codes[:, position] = (_squared_norms(words) - 2 * vectors[:, span] @ words.T).argmin(axis=1)
-    return codes
-
-
-def _encode_groups(vectors: FloatArray, codebook: FloatArray, beam: int, sweeps: int) -> CodeArray:
-    codes = np.empty((len(vectors), len(codebook)), dtype=np.int64)
-    for block in blocks(vectors.shape[1], codebook.shape[2], len(codebook)):
-        words = codebook[block.positions, :, : block.width]
-        codes[:, block.positions] = _encode_sum(vectors[:, block.columns], words, beam, sweeps)
+    for block in blocks:
+        words, part = codebook[block.positions, :, : block.width], vectors[:, block.columns]
+        if block.length == 1:
+            codes[:, block.positions] = (_squared_norms(words[0]) - 2 * part @ words[0].T).argmin(axis=1)[:, None]
+        else:
+            codes[:, block.positions] = _encode_sum(part, words, beam, sweeps)
     return codes
 
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kdcode.composition import Block, spans
+from kdcode.composition import Block
 from kdcode.learning.code_search import SumSearch
-from kdcode.learning.composition import CompositionModule, GroupedComposition, ProductComposition
+from kdcode.learning.composition import CompositionModule, SideBySideComposition
 from kdcode.learning.learner import Best
 from kdcode.learning.least_squares import solve_codewords
 from kdcode.learning.progress import StepReport
@@ -244,12 +244,7 @@ class AdditiveLearner:
 def blocks_of(composition: CompositionModule) -> list[Block]:
     """The sums that a composition consists of."""
     shape = composition.shape
-    if isinstance(composition, ProductComposition):
-        return [
-            Block(slice(position, position + 1), columns)
-            for position, columns in enumerate(spans(shape.embedding_dim, shape.code_length))
-        ]
-    if isinstance(composition, GroupedComposition):
+    if isinstance(composition, SideBySideComposition):
         return composition.blocks
     return [Block(slice(0, shape.code_length), slice(0, shape.codeword_dim))]
 

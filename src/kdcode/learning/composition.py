@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from kdcode import composition as numpy_composition
 from kdcode.budget import CodeShape
-from kdcode.composition import Block, blocks, spans
+from kdcode.composition import Block, SideBySide
 from kdcode.learning.lstm_scan import LstmScan
 from kdcode.learning.randomness import generator_for
 from kdcode.learning.straight_through import flat_codes, lookup
@@ -166,39 +166,39 @@ class LSTMComposition(CompositionModule):
         return torch.stack(gains)
 
 
-class ProductComposition(CompositionModule):
-    """Codewords side by side: position j owns the coordinates `spans(d, D)[j]`."""
-
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Codewords of variance 1."""
-        nn.init.normal_(self.codebook, 0, 1, generator=generator)
-
-    def forward(self, words: Tensor) -> Tensor:
-        """(n, D, e) codewords to (n, d) vectors."""
-        widths = [span.stop - span.start for span in spans(self.shape.embedding_dim, self.shape.code_length)]
-        if widths[0] == widths[-1]:
-            return words.flatten(1)
-        return torch.cat([words[:, position, :width] for position, width in enumerate(widths)], dim=1)
-
-
-class GroupedComposition(CompositionModule):
-    """Sums side by side: each of the `blocks(d, e, D)` is the sum of the codewords of its positions."""
-
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Codewords of variance 1 over the positions of a group."""
-        nn.init.normal_(self.codebook, 0, 1, generator=generator)
-        with torch.no_grad():
-            for block in self.blocks:
-                self.codebook[block.positions] *= (block.positions.stop - block.positions.start) ** -0.5
+class SideBySideComposition(CompositionModule):
+    """Sums side by side: each block of coordinates is the sum of its positions' codewords."""
 
     @property
     def blocks(self) -> list[Block]:
-        """The groups: which positions, which coordinates."""
-        return blocks(self.shape.embedding_dim, self.shape.codeword_dim, self.shape.code_length)
+        """Which positions make which coordinates."""
+        twin = numpy_composition.from_weights(self.shape.composition, self.shape.embedding_dim, {})
+        return cast(SideBySide, twin).blocks(self.shape.code_length, self.shape.codeword_dim)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Codewords of variance 1 over the positions of a block."""
+        nn.init.normal_(self.codebook, 0, 1, generator=generator)
+        for block in self.blocks:
+            self.codebook[block.positions] *= block.length**-0.5
 
     def forward(self, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors."""
         return torch.cat([words[:, block.positions, : block.width].sum(dim=1) for block in self.blocks], dim=1)
+
+
+class ProductComposition(SideBySideComposition):
+    """Codewords side by side: position j owns the coordinates `spans(d, D)[j]`."""
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(n, D, e) codewords to (n, d) vectors."""
+        if self.shape.codeword_dim * self.shape.code_length == self.shape.embedding_dim:
+            return words.flatten(1)
+        return super().forward(words)
+
+
+class GroupedComposition(SideBySideComposition):
+    """Groups of coordinates, each the sum of the codewords of some positions."""
 
 
 COMPOSITION_MODULES: dict[str, type[CompositionModule]] = {

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.composition import spans
-from kdcode.learning.composition import CompositionModule, GroupedComposition, LinearComposition, ProductComposition
+from kdcode.learning.composition import CompositionModule, LinearComposition, SideBySideComposition
 from kdcode.learning.side_by_side import side_by_side
 from kdcode.learning.straight_through import flat_codes
 from kdcode.learning.target import CHUNK_ROWS, Target
@@ -28,10 +27,8 @@ _SUM_ROWS = 1 << 16
 
 def solve_weights(target: Target, codes: Tensor, composition: CompositionModule) -> None:
     """Improve codewords and composition, in place, for fixed (N, D) codes."""
-    if isinstance(composition, ProductComposition):
-        _span_means(target, codes, composition)
-    elif isinstance(composition, GroupedComposition):
-        _solve_groups(target, codes, composition)
+    if isinstance(composition, SideBySideComposition):
+        _solve_blocks(target, codes, composition)
     elif isinstance(composition, LinearComposition) and composition.projection is None:
         with torch.no_grad():
             composition.codebook.copy_(solve_codewords(target.vectors, codes, composition.codebook.detach()))
@@ -179,19 +176,8 @@ def _lbfgs(target: Target, codes: Tensor, composition: CompositionModule) -> Non
 
 
 @torch.no_grad()
-def _solve_groups(target: Target, codes: Tensor, composition: GroupedComposition) -> None:
+def _solve_blocks(target: Target, codes: Tensor, composition: SideBySideComposition) -> None:
     for block in composition.blocks:
         words = composition.codebook[block.positions, :, : block.width]
         vectors, part = target.vectors[:, block.columns].contiguous(), codes[:, block.positions].contiguous()
         words.copy_(solve_codewords(vectors, part, words.contiguous()))
-
-
-@torch.no_grad()
-def _span_means(target: Target, codes: Tensor, composition: ProductComposition) -> None:
-    size = composition.shape.codebook_size
-    for position, span in enumerate(spans(composition.shape.embedding_dim, composition.shape.code_length)):
-        part = target.vectors[:, span]
-        used = torch.bincount(codes[:, position], minlength=size)
-        sums = part.new_zeros(size, part.shape[1]).index_add_(0, codes[:, position], part)
-        kept = composition.codebook[position, :, : part.shape[1]]
-        kept.copy_(torch.where(used[:, None] > 0, sums / used.clamp_min(1)[:, None], kept))

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from kdcode.budget import CodeShape
-from kdcode.composition import spans
 from kdcode.learning.composition import (
     CompositionModule,
-    GroupedComposition,
     LinearComposition,
     LSTMComposition,
+    SideBySideComposition,
     make_composition,
 )
-from kdcode.learning.kmeans import kmeans, nearest, residual_kmeans
+from kdcode.learning.kmeans import residual_kmeans
 from kdcode.learning.randomness import generator_for
 from kdcode.learning.straight_through import lookup, swap_costs
 from kdcode.learning.target import CHUNK_ROWS, Target
@@ -55,13 +54,11 @@ def random_start(target: Target, shape: CodeShape, seed: int) -> Start:
 
 
 def warm_start(target: Target, shape: CodeShape, seed: int) -> Start:
-    """Residual k-means for sums of codewords, k-means of each span for product codes."""
+    """Residual k-means, block by block where sums stand side by side."""
     generator = generator_for(seed, "start")
     composition = make_composition(shape, generator=generator).to(target.vectors.device)
-    if shape.composition == "product":
-        return Start(_product_kmeans(target, composition, generator), composition)
-    if isinstance(composition, GroupedComposition):
-        return Start(_grouped_kmeans(target, composition, generator), composition)
+    if isinstance(composition, SideBySideComposition):
+        return Start(_kmeans_by_block(target, composition, generator), composition)
     codes, words = residual_kmeans(target.vectors, shape.code_length, shape.codebook_size, generator, target.weights)
     if isinstance(composition, LSTMComposition):
         _linear_as_lstm(composition, words)
@@ -109,24 +106,11 @@ def first_logits(target: Target, start: Start, name: str, seed: int) -> Tensor:
 
 
 @torch.no_grad()
-def _product_kmeans(target: Target, composition: CompositionModule, generator: torch.Generator) -> Tensor:
-    shape = composition.shape
-    codes = []
-    for position, span in enumerate(spans(shape.embedding_dim, shape.code_length)):
-        part = target.vectors[:, span].contiguous()
-        centroids = kmeans(part, shape.codebook_size, generator, weights=target.weights)
-        composition.codebook[position].zero_()[:, : span.stop - span.start] = centroids
-        codes.append(nearest(part, centroids)[0])
-    return torch.stack(codes, dim=1)
-
-
-@torch.no_grad()
-def _grouped_kmeans(target: Target, composition: GroupedComposition, generator: torch.Generator) -> Tensor:
+def _kmeans_by_block(target: Target, composition: SideBySideComposition, generator: torch.Generator) -> Tensor:
     codes = []
     for block in composition.blocks:
         part = target.vectors[:, block.columns].contiguous()
-        count = block.positions.stop - block.positions.start
-        found, words = residual_kmeans(part, count, composition.shape.codebook_size, generator, target.weights)
+        found, words = residual_kmeans(part, block.length, composition.shape.codebook_size, generator, target.weights)
         composition.codebook[block.positions].zero_()[:, :, : block.width] = words
         codes.append(found)
     return torch.cat(codes, dim=1)

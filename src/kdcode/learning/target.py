@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from kdcode.budget import CodeShape
-from kdcode.composition import spans
-from kdcode.learning.composition import CompositionModule, GroupedComposition, ProductComposition
+from kdcode.learning.composition import CompositionModule, SideBySideComposition
 from kdcode.table import VectorTable
 
 CHUNK_ROWS = 8192
@@ -80,15 +79,10 @@ class Target:
         projection = getattr(composition, "projection", None)
         if projection is not None:
             projection.mul_(self.scale)
-        elif isinstance(composition, ProductComposition):
-            composition.codebook.mul_(self.scale)
-            for position, span in enumerate(spans(composition.shape.embedding_dim, composition.shape.code_length)):
-                composition.codebook[position, :, : span.stop - span.start] += self.shift[span]
-        elif isinstance(composition, GroupedComposition):
+        elif isinstance(composition, SideBySideComposition):
             composition.codebook.mul_(self.scale)
             for block in composition.blocks:
-                count = block.positions.stop - block.positions.start
-                composition.codebook[block.positions, :, : block.width] += self.shift[block.columns] / count
+                composition.codebook[block.positions, :, : block.width] += self.shift[block.columns] / block.length
         else:
             composition.codebook.mul_(self.scale).add_(self.shift / composition.shape.code_length)
 
