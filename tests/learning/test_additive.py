@@ -123,3 +123,12 @@ def test_other_learners_refuse_weights():
     table = kdcode.VectorTable(None, glove_50d().head(50).matrix, np.ones(50))
     with pytest.raises(OptionError, match="rows with weights are for the additive learner, got 'straight-through'"):
         kdcode.compress(table, learner="straight-through")
+
+
+def test_it_stops_where_nothing_is_left_to_gain():
+    words = np.random.default_rng(0).normal(size=(5, 8))
+    table = kdcode.VectorTable(None, words[np.arange(200) % 5])
+    reports = []
+    coded = kdcode.compress(table, codebook_size=8, code_length=1, numbers="float32", on_step=reports.append)
+    assert coded.provenance["relative_error"] < 1e-9
+    assert len(reports) < 5

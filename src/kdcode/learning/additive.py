@@ -32,6 +32,8 @@ from kdcode.options import CompressOptions
 _DESCENTS = 2
 _HOT, _WARM, _COLD = 2.8, 1.0, 0.4
 """Where cooling starts, from codes that say nothing or from good ones, and where it ends, when codes hardly change."""
+_PERFECT = 1e-12
+"""An error that is nothing but rounding: there is no reason to go on."""
 _LEVEL_ROWS = 1 << 16
 _FEW_STEPS = 4
 """Of the least squares, where the next round changes the codes anyway."""
@@ -111,7 +113,7 @@ class AdditiveLearner:
         state = run.begin(stage)
         if state is not None:
             self.load_state(state)
-        while self.done < len(self.rounds):
+        while self.done < len(self.rounds) and self.best.error > _PERFECT:
             run.after_step(self._round(), self.state)
         self.composition.load_state_dict(self.best.weights)
         return self.best
