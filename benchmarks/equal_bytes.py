@@ -28,7 +28,6 @@ import kdcode
 RESULTS = Path(__file__).parent / "results" / "equal_bytes.json"
 FIGURE = Path(__file__).parent / "figures" / "equal_bytes.svg"
 TIMES = (10, 20, 40, 80)
-TABLES = ("glove-50k", "glove-100k", "minilm", "tiny")
 OURS = {"kdcode": "normal", "kdcode, fast": "fast", "kdcode, best": "best"}
 TOKEN_TABLE = "embeddings.word_embeddings.weight"
 QUERIES, NEIGHBOURS = 1000, 10

@@ -26,7 +26,7 @@ def test_every_candidate_keeps_to_the_size_and_tells_its_bytes_exactly(size):
     assert plan.recommended is plan.candidates[0]
 
 
-@pytest.mark.parametrize("size", ["12x", "40x"])
+@pytest.mark.parametrize("size", ["10x", "12x", "40x"])
 def test_predicted_errors_are_near_those_of_whole_runs(size):
     table = glove_50d().head(2000)
     best = kdcode.plan(table, size).recommended
@@ -86,6 +86,11 @@ def test_what_cannot_be_planned_is_refused(limits, message):
 def test_lstms_are_not_planned():
     with pytest.raises(OptionError, match="leaves 'lstm' out"):
         kdcode.plan(TABLE, "20x", options=CompressOptions(composition="lstm"))
+
+
+def test_other_learners_are_not_planned():
+    with pytest.raises(OptionError, match="learner must be additive for a plan, .* got 'encoder'"):
+        kdcode.compress(TABLE, size="20x", learner="encoder")
 
 
 def test_each_look_is_told():

@@ -159,8 +159,11 @@ class _Glimpses:
     ) -> None:
         if options.composition == "lstm":
             raise OptionError("a plan chooses the composition among those that add codewords, and leaves 'lstm' out")
-        planned = {name: getattr(CompressOptions, name) for name in PLANNED}
-        options = options.changed(**planned, learner=None)
+        if options.learner not in (None, "additive"):
+            raise OptionError(
+                f"learner must be additive for a plan, whose predictions are for it, got {options.learner!r}"
+            )
+        options = options.changed(**{name: getattr(CompressOptions, name) for name in PLANNED})
         self.table, self.options, self.on_candidate, self.device = table, options, on_candidate, device
         no_symbols = isinstance(table.symbols, RowNumbers)
         self.symbol_bytes = 0 if no_symbols else StoredSymbols.build(table.symbols).nbytes
@@ -241,8 +244,7 @@ class _Glimpses:
         if options.numbers != "int8":
             return error, 0.0
         steps = learner.composition.codebook.detach().abs().amax(dim=(1, 2)) / 127
-        reach = shape.codeword_dim * (1 if options.composition == "linear" else 1 / shape.code_length)
-        noise = float(steps.square().sum()) / 12 * reach * len(rows)
+        noise = float(steps.square().sum()) / 12 * shape.codeword_dim * len(rows)
         return error, noise / target.variance if target.variance else 0.0
 
 
