@@ -37,6 +37,7 @@ def test_every_method_keeps_to_the_bytes(result):
 def test_errors_and_speeds_are_measured(result):
     rows = {row["method"]: row for row in result["rows"] if row["bytes"]}
     ours = rows["kdcode"]
+    # At 16x. At 8x of so small a table scalar codes of faiss PQ win (0.038), which no K from 16 up can follow.
     assert all(ours["relative_error"] < row["relative_error"] for name, row in rows.items() if name not in OURS)
     assert 0.3 < ours["neighbour_overlap"] < 1
     for row in rows.values():
