@@ -89,7 +89,7 @@ def test_lstms_are_not_planned():
 
 
 def test_other_learners_are_not_planned():
-    with pytest.raises(OptionError, match="learner must be additive for a plan, .* got 'encoder'"):
+    with pytest.raises(OptionError, match=r"learner must be additive for a plan, .* got 'encoder'"):
         kdcode.compress(TABLE, size="20x", learner="encoder")
 
 
