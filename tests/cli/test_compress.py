@@ -131,7 +131,14 @@ def test_a_checkpoint_of_another_run_is_refused_until_fresh(run, words, tmp_path
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        compress(kdcode.read(words), seed=1, on_step=stop, checkpoint=Checkpoint(f"{target}.checkpoint"))
+        compress(
+            kdcode.read(words),
+            codebook_size=4,
+            code_length=2,
+            seed=1,
+            on_step=stop,
+            checkpoint=Checkpoint(f"{target}.checkpoint"),
+        )
     refused = run("compress", words, target, *QUICK)
     assert refused.exit_code == 1
     assert "--fresh" in refused.stderr
