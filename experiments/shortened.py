@@ -5,6 +5,7 @@ Its perplexities are comparable with each other and with nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,14 +32,29 @@ def shortened_perplexity(
     tiny: bool = False,
 ) -> float:
     """Test perplexity with fixed (N, D) codes and linear composition, or with a full table where `codes` is None."""
-    recipe = TINY if tiny else SHORT
+    hidden = (TINY if tiny else SHORT).hidden
     torch.manual_seed(seed)
     if codes is None:
-        embedding: nn.Module = nn.Embedding(len(corpus.words), recipe.hidden)
+        embedding: nn.Module = nn.Embedding(len(corpus.words), hidden)
     else:
-        fixed = torch.from_numpy(codes.astype(np.int64))
-        embedding = KDEmbedding.from_codes(fixed, codebook_size, recipe.hidden)
+        embedding = KDEmbedding.from_codes(torch.from_numpy(codes.astype(np.int64)), codebook_size, hidden)
+    return perplexity_of(embedding, corpus, seed=seed, checkpoint=checkpoint, tiny=tiny)
+
+
+def perplexity_of(
+    embedding: nn.Module,
+    corpus: Corpus,
+    *,
+    seed: int,
+    checkpoint: Path | None = None,
+    tiny: bool = False,
+    before: Callable[[LanguageModel], None] | None = None,
+) -> float:
+    """Test perplexity of a model with this embedding; `before` may change it once its first weights are drawn."""
+    recipe = TINY if tiny else SHORT
     model = LanguageModel(embedding, len(corpus.words), recipe)
     start_weights(model, recipe, seed)
+    if before is not None:
+        before(model)
     Trainer(model, recipe, checkpoint).train(corpus.head(SHARE_OF_TEXT))
     return perplexity(model, corpus.test)

@@ -12,7 +12,7 @@ FLOORS = {
     "errors": 0, "_version": 0,
     "files": 1, "table": 1, "bitpack": 1,
     "budget": 2, "symbols": 2, "data": 2, "evaluation": 2,
-    "codebook": 3,
+    "codebook": 3, "row_scales": 3,
     "composition": 4,
     "encoding": 5, "search": 5,
     "coded": 6,

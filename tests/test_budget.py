@@ -36,6 +36,24 @@ def test_weights_of_a_composition_by_hand(numbers, bytes_each):
     assert product.sizes(0).composition == 0
 
 
+@pytest.mark.parametrize(("numbers", "expected"), [("float32", 1600), ("float16", 800), ("int8", 400 + 80)])
+def test_a_rotation_takes_its_squares(numbers, expected):
+    turned = dataclasses.replace(SHAPE, composition="grouped", codeword_dim=10, number_format=numbers, rotated=True)
+    assert turned.sizes(0).composition == expected
+    assert turned.parameters == 6 * 5 * 10 + 400
+
+
+def test_shared_codewords_count_once():
+    shared = dataclasses.replace(SHAPE, number_format="int8", shared=True)
+    assert shared.sizes(0).codebook == 6 * 20 + 4
+    assert shared.parameters == 6 * 20
+
+
+def test_scales_of_rows_count_as_codes():
+    scaled = dataclasses.replace(SHAPE, num_embeddings=1001, scale_bits=3)
+    assert scaled.sizes(0).codes == 1001 * 2 + 126 * 3 + 8 * 4
+
+
 def test_parameters_are_those_of_the_paper():
     # Section 5: K = 50, D = 10, d' = 200 is 0.1M in the small model (d = 200) and 0.4M in the large (d = 1500).
     small = CodeShape(10_000, 200, 50, 10, 200, "linear", "float32")

@@ -68,6 +68,21 @@ def test_what_cannot_be_stored_is_refused(stored, scale, message):
         Codebook(stored, scale)
 
 
+@pytest.mark.parametrize("numbers", ["float32", "float16", "int8"])
+def test_shared_codewords_are_kept_once_and_seen_everywhere(numbers):
+    values = np.random.default_rng(0).normal(size=(1, 4, 3)).astype(np.float32)
+    shared = Codebook.of(values, numbers, shared_by=5)
+    assert (shared.code_length, shared.shared, shared.values.shape) == (5, True, (5, 4, 3))
+    assert shared.nbytes == Codebook.of(values, numbers).nbytes
+    np.testing.assert_array_equal(shared.values[4], Codebook.of(values, numbers).values[0])
+    assert not Codebook.of(values, numbers, shared_by=1).shared
+
+
+def test_only_one_set_of_codewords_can_be_shared():
+    with pytest.raises(OptionError, match="shared by 5 positions, expected one set of codewords for at least 1, got 2"):
+        Codebook(np.zeros((2, 4, 3), np.float32), None, 5)
+
+
 def test_rounding_refuses_what_a_format_cannot_hold():
     with pytest.raises(OptionError, match="one of float32, float16, int8, got 'int4'"):
         Codebook.of(ONE, "int4")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from sample_tables import KINDS, coded_table, composition
 
 from kdcode.codebook import Codebook
@@ -17,6 +18,8 @@ from kdcode.composition import (
     as_stored,
     from_weights,
     spans,
+    stored_weights,
+    weights_of,
     widest_span,
 )
 from kdcode.errors import OptionError
@@ -107,7 +110,7 @@ def test_codewords_of_a_grouped_code_fit_its_groups():
         CodedTable.from_codes(None, np.zeros((2, 4), dtype=np.int64), np.ones((4, 3, 6), np.float32), Grouped(10))
 
 
-@pytest.mark.parametrize("kind", ["linear", "projected", "product", "grouped"])
+@pytest.mark.parametrize("kind", ["linear", "projected", "product", "grouped", "turned", "shared"])
 def test_score_tables_add_up_to_dot_products(kind):
     coded = coded_table(kind, rows=30, length=4, size=5, dim=7)
     query = np.random.default_rng(3).normal(size=7).astype(np.float32)
@@ -120,6 +123,27 @@ def test_score_tables_add_up_to_dot_products(kind):
 def test_the_lstm_has_no_score_tables():
     coded = coded_table("lstm")
     assert coded.composition.score_tables(np.ones(6, np.float32), coded.codebook.values) is None
+
+
+def test_a_rotation_turns_what_the_blocks_give():
+    plain, turned = (coded_table(kind, rows=20) for kind in ("grouped", "turned"))
+    rows = np.arange(20)
+    rotation = turned.composition.rotation
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(6), atol=1e-5)
+    np.testing.assert_allclose(turned.decode(rows), plain.decode(rows) @ rotation, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(turned.composition.unturned(turned.decode(rows)), plain.decode(rows), atol=1e-5)
+    assert Grouped(6).weights() == {}
+
+
+@given(hnp.arrays(np.float32, (4, 9), elements=st.floats(-1, 1, width=32)))
+def test_integer_rotations_are_rounded_once(matrix):
+    tensors = stored_weights(Product(9, matrix), "int8")
+    assert tensors["rotation"].dtype == np.int8
+    back = weights_of(tensors)["rotation"]
+    most = np.abs(matrix).max(axis=1, keepdims=True)
+    assert (np.abs(back - matrix) <= most / 127 + 1e-30).all()
+    again = stored_weights(Product(9, back), "int8")
+    np.testing.assert_array_equal(weights_of(again)["rotation"], back)
 
 
 def test_folding_a_projection_changes_no_vector():

@@ -20,12 +20,12 @@ def every_code(codebook):
 
 def random_task(kind, *, rows=200, length=4, size=8, dim=6, seed=0):
     random = np.random.default_rng(seed)
-    width = {"linear": dim, "projected": 4, "lstm": 5, "product": -(-dim // length), "grouped": -(-dim // 2)}[kind]
+    width = {"linear": dim, "projected": 4, "lstm": 5, "product": -(-dim // length)}.get(kind, -(-dim // 2))
     codebook = random.normal(size=(length, size, width)).astype(np.float32)
     return random.normal(size=(rows, dim)).astype(np.float32), codebook, composition(kind, width, dim)
 
 
-@pytest.mark.parametrize("kind", ["linear", "projected", "product", "grouped", "lstm"])
+@pytest.mark.parametrize("kind", ["linear", "projected", "product", "grouped", "turned", "lstm"])
 def test_planted_codes_are_found_again(kind):
     # Codewords that get shorter from position to position leave one code per vector, as residual codebooks do.
     random = np.random.default_rng(0)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from kdcode import CodedTable, load, save, storage
-from kdcode.budget import NUMBER_BYTES, weight_shapes
+from kdcode.budget import NUMBER_BYTES, weight_tensors
 from kdcode.codebook import Codebook
+from kdcode.composition import COMPOSITIONS
 from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES
 
 ROOT = Path(__file__).parent.parent
@@ -52,8 +53,8 @@ def test_the_worked_example_loads(tmp_path):
 
 
 def test_every_tensor_and_constant_is_on_the_page():
-    for composition in ("linear", "lstm", "product"):
-        for name in weight_shapes(composition, 2, 3):
+    for composition in COMPOSITIONS:
+        for name in weight_tensors(composition, 2, 3, "int8", rotated=True):
             assert f"`composition.{name}`" in DOC
     for field in storage._COUNTS:
         assert f"`{field}`" in DOC

@@ -17,7 +17,8 @@ from kdc_bytes import DTYPE_BYTES, Parts
 from safetensors.numpy import save_file
 from sample_tables import coded_table, words
 
-from kdcode import load, save, verify
+from kdcode import CodedTable, load, save, verify
+from kdcode.composition import Product
 from kdcode.errors import StorageError
 
 KINDS = [
@@ -26,6 +27,9 @@ KINDS = [
     ("linear", "int8"),
     ("lstm", "float16"),
     ("product", "float32"),
+    ("turned", "int8"),
+    ("shared", "float16"),
+    ("scaled", "int8"),
 ]
 
 
@@ -295,10 +299,50 @@ def test_an_unknown_composition(path, parts, name):
     refused(path, "composition: expected one of linear, lstm, product, grouped, got ")
 
 
-def test_a_composition_that_its_format_does_not_have(path, parts):
-    parts.metadata["composition"] = "grouped"
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("grouped", "a grouped composition"),
+        ("shared", "shared codewords"),
+        ("scaled", "scales of rows"),
+    ],
+)
+def test_parts_that_format_1_does_not_have(path, kind, part):
+    save(table(kind), path)
+    parts = Parts.of(path)
+    parts.metadata["format"] = 1
     parts.write(path)
-    refused(path, "composition: 'grouped' belongs to format 2, the file says format 1")
+    refused(path, f"format: the file says 1, and holds {part}, which format 2 brought")
+
+
+def test_a_rotation_that_format_1_does_not_have(path):
+    turned = CodedTable.from_codes(
+        None, np.zeros((2, 3), np.int64), np.ones((3, 4, 2), np.float32), Product(6, np.eye(6, dtype=np.float32))
+    )
+    save(turned, path)
+    parts = Parts.of(path)
+    parts.metadata["format"] = 1
+    parts.write(path)
+    refused(path, "and holds a rotation, which format 2 brought")
+
+
+def test_a_rotation_of_integers_needs_its_scales(path):
+    save(table("turned", "int8"), path)
+    parts = Parts.of(path)
+    del parts.tensors["composition.rotation_scale"]
+    parts.write(path)
+    refused(path, "composition.rotation_scale: missing")
+
+
+def test_scales_of_rows_fit_the_table(path):
+    save(table("scaled"), path)
+    parts = Parts.of(path)
+    parts.tensors["scales.levels"][2] = np.full(8, -1, np.float32).tobytes()
+    parts.write(path)
+    refused(path, "scales.levels: expected 8 finite numbers of at least 0")
+    del parts.tensors["scales.levels"]
+    parts.write(path)
+    refused(path, "scales.levels: missing")
 
 
 @pytest.mark.parametrize("provenance", [None, [], "text", 3])

@@ -18,6 +18,9 @@ MAX_CODEBOOK_SIZE = 1 << 16
 MAX_OVERHEAD_BYTES = 4096
 """What a file's header and metadata may add to the promised bytes."""
 
+MAX_SCALE_BITS = 8
+"""The most that a row's scale may take."""
+
 _UNITS = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
 
@@ -26,7 +29,13 @@ def weight_format(number_format: str) -> str:
     return "float32" if number_format == "float32" else "float16"
 
 
-def weight_shapes(composition: str, codeword_dim: int, embedding_dim: int) -> dict[str, tuple[int, ...]]:
+SIDE_BY_SIDE = ("product", "grouped")
+"""Compositions whose sums stand side by side; these may be turned by a rotation."""
+
+
+def weight_shapes(
+    composition: str, codeword_dim: int, embedding_dim: int, *, rotated: bool = False
+) -> dict[str, tuple[int, ...]]:
     """The weights that a composition of codewords of e numbers to vectors of d keeps beside the codebook."""
     if composition == "lstm":
         return {
@@ -36,7 +45,26 @@ def weight_shapes(composition: str, codeword_dim: int, embedding_dim: int) -> di
         }
     if composition == "linear" and codeword_dim != embedding_dim:
         return {"projection": (codeword_dim, embedding_dim)}
+    if composition in SIDE_BY_SIDE and rotated:
+        return {"rotation": (embedding_dim, embedding_dim)}
     return {}
+
+
+def weight_tensors(
+    composition: str, codeword_dim: int, embedding_dim: int, number_format: str, *, rotated: bool = False
+) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The number format and shape of each tensor that these weights are stored as, beside codewords of a format."""
+    shapes = weight_shapes(composition, codeword_dim, embedding_dim, rotated=rotated)
+    tensors = {name: (weight_format(number_format), shape) for name, shape in shapes.items()}
+    if "rotation" in tensors and number_format == "int8":
+        tensors["rotation"] = ("int8", shapes["rotation"])
+        tensors["rotation_scale"] = ("float32", (embedding_dim, 1))
+    return tensors
+
+
+def scale_bytes(rows: int, bits: int) -> int:
+    """What the scales of rows take: a level of b bits for each row, eight rows at a time, and 2^b levels."""
+    return bits * -(-rows // 8) + 4 * (1 << bits) if bits else 0
 
 
 @dataclass(frozen=True)
@@ -44,9 +72,9 @@ class Sizes:
     """Bytes of a coded table, part by part. The same numbers are promised before learning and found in the file.
 
     Args:
-        codes: packed codes, rows byte-aligned.
+        codes: packed codes, rows byte-aligned, and the rows' scales.
         codebook: codewords, with scales where they are int8.
-        composition: H and the LSTM's weights.
+        composition: H, the rotation and the LSTM's weights.
         symbols: compressed symbols and their index.
     """
 
@@ -88,8 +116,11 @@ class CodeShape:
         codebook_size: K.
         code_length: D.
         codeword_dim: e; d unless codewords are shorter and projected.
-        composition: linear, lstm or product.
+        composition: linear, lstm, product or grouped.
         number_format: of the codewords.
+        rotated: whether sums that stand side by side are turned by a rotation.
+        shared: whether all positions choose from the same K codewords, which are stored once.
+        scale_bits: of the scale that every row has; 0 where rows have none.
     """
 
     num_embeddings: int
@@ -99,27 +130,37 @@ class CodeShape:
     codeword_dim: int
     composition: str
     number_format: str
+    rotated: bool = False
+    shared: bool = False
+    scale_bits: int = 0
+
+    @property
+    def codebooks(self) -> int:
+        """How many sets of K codewords there are."""
+        return 1 if self.shared else self.code_length
 
     @property
     def parameters(self) -> int:
-        """Numbers to learn, as the paper counts them: K·D·e codewords plus the composition's own; codes not counted."""
-        return self.codebook_size * self.code_length * self.codeword_dim + self._composition_numbers()
+        """Numbers to learn, as the paper counts them: K·D·e of codewords and the composition's own, but no codes."""
+        shapes = weight_shapes(self.composition, self.codeword_dim, self.embedding_dim, rotated=self.rotated)
+        own = sum(math.prod(shape) for shape in shapes.values())
+        return self.codebooks * self.codebook_size * self.codeword_dim + own
 
     def sizes(self, symbol_bytes: int) -> Sizes:
         """The bytes of each part."""
         bits = bitpack.bits_for(self.codebook_size)
-        numbers = self.codebook_size * self.code_length * self.codeword_dim
-        scales = 4 * self.code_length if self.number_format == "int8" else 0
+        numbers = self.codebooks * self.codebook_size * self.codeword_dim
+        scales = 4 * self.codebooks if self.number_format == "int8" else 0
+        weights = weight_tensors(
+            self.composition, self.codeword_dim, self.embedding_dim, self.number_format, rotated=self.rotated
+        )
         return Sizes(
-            codes=self.num_embeddings * bitpack.row_bytes(self.code_length, bits),
+            codes=self.num_embeddings * bitpack.row_bytes(self.code_length, bits)
+            + scale_bytes(self.num_embeddings, self.scale_bits),
             codebook=numbers * NUMBER_BYTES[self.number_format] + scales,
-            composition=self._composition_numbers() * NUMBER_BYTES[weight_format(self.number_format)],
+            composition=sum(NUMBER_BYTES[kind] * math.prod(shape) for kind, shape in weights.values()),
             symbols=symbol_bytes,
         )
-
-    def _composition_numbers(self) -> int:
-        shapes = weight_shapes(self.composition, self.codeword_dim, self.embedding_dim)
-        return sum(math.prod(shape) for shape in shapes.values())
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ class Codebook:
     """Codewords (D, K, e) in the form they are stored in.
 
     Args:
-        stored: (D, K, e) float32, float16 or int8.
-        scale: for int8, (D, 1, 1) float32: what multiplies the integers of each position.
+        stored: (D, K, e) float32, float16 or int8; (1, K, e) where positions share their codewords.
+        scale: for int8, (D, 1, 1) float32, or (1, 1, 1): what multiplies the integers of each position.
+        shared_by: D, where all positions share the same codewords.
 
     Raises:
         OptionError: a shape or type that cannot be stored, or values that are not finite.
@@ -28,9 +29,15 @@ class Codebook:
 
     stored: npt.NDArray[Any]
     scale: FloatArray | None = None
+    shared_by: int | None = None
 
     def __post_init__(self) -> None:
         _check_shape(self.stored)
+        if self.shared_by is not None and (self.shared_by < 1 or len(self.stored) != 1):
+            raise OptionError(
+                f"codebook: shared by {self.shared_by} positions, expected one set of codewords for at least 1, "
+                f"got {len(self.stored)}"
+            )
         if self.stored.dtype.name not in NUMBER_BYTES:
             raise OptionError(f"codebook: expected {', '.join(NUMBER_BYTES)}, got {self.stored.dtype}")
         if (self.scale is None) == (self.stored.dtype == np.int8):
@@ -38,7 +45,7 @@ class Codebook:
         if self.scale is None:
             _check_finite(self.stored)
             return
-        expected = (self.code_length, 1, 1)
+        expected = (len(self.stored), 1, 1)
         if self.scale.shape != expected or self.scale.dtype != np.float32:
             raise OptionError(
                 f"codebook_scale: expected float32 of shape {expected}, got {self.scale.dtype} of {self.scale.shape}"
@@ -47,8 +54,11 @@ class Codebook:
             _check_finite(self.scale * np.float32(128))  # no codeword can then overflow
 
     @classmethod
-    def of(cls, values: FloatArray, number_format: str = "float32") -> Codebook:
-        """Round (D, K, e) float values to a number format; int8 gets one scale per position."""
+    def of(cls, values: FloatArray, number_format: str = "float32", *, shared_by: int | None = None) -> Codebook:
+        """Round (D, K, e) float values, or the (1, K, e) of a shared codebook, to a number format.
+
+        int8 gets one scale for each set of K codewords.
+        """
         if number_format not in NUMBER_BYTES:
             raise OptionError(f"number format must be one of {', '.join(NUMBER_BYTES)}, got {number_format!r}")
         _check_shape(values)
@@ -56,16 +66,21 @@ class Codebook:
         if number_format != "int8":
             if number_format == "float16" and np.abs(values).max() > np.finfo(np.float16).max:
                 raise OptionError("codebook: values are too large for float16; use float32 or int8")
-            return cls(np.ascontiguousarray(values, dtype=number_format))
+            return cls(np.ascontiguousarray(values, dtype=number_format), None, shared_by)
         scale = (np.abs(values).max(axis=(1, 2), keepdims=True) / 127).astype(np.float32)
         scale[scale == 0] = 1
         # The clip matters where the scale is so small that float32 has few digits left for it.
-        return cls(np.rint(np.clip(values / scale, -127, 127)).astype(np.int8), scale)
+        return cls(np.rint(np.clip(values / scale, -127, 127)).astype(np.int8), scale, shared_by)
 
     @property
     def code_length(self) -> int:
         """D, the positions of a code."""
-        return int(self.stored.shape[0])
+        return self.shared_by or int(self.stored.shape[0])
+
+    @property
+    def shared(self) -> bool:
+        """Whether several positions have the same codewords."""
+        return self.code_length > len(self.stored)
 
     @property
     def codebook_size(self) -> int:
@@ -89,9 +104,10 @@ class Codebook:
 
     @cached_property
     def values(self) -> FloatArray:
-        """The codewords as (D, K, e) float32."""
+        """The codewords as (D, K, e) float32; shared ones are there once, and seen D times."""
         values = np.asarray(self.stored, dtype=np.float32)
-        return values if self.scale is None else values * self.scale
+        values = values if self.scale is None else values * self.scale
+        return np.broadcast_to(values, (self.code_length, *values.shape[1:])) if self.shared else values
 
 
 def _check_shape(values: npt.NDArray[Any]) -> None:

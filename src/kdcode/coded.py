@@ -15,6 +15,7 @@ from kdcode.budget import CodeShape, Sizes
 from kdcode.codebook import Codebook
 from kdcode.composition import Composition, Linear, as_stored
 from kdcode.errors import OptionError, RowError, StorageError
+from kdcode.row_scales import RowScales, directions
 from kdcode.search import Neighbor
 from kdcode.symbols import StoredSymbols
 from kdcode.table import CHUNK_ROWS, FloatArray, IntArray, RowNumbers, VectorTable
@@ -33,6 +34,7 @@ class CodedTable:
         codebook: (D, K, e) codewords.
         composition: how the codewords of a code become a vector.
         provenance: JSON values that say how the codes were learned; kept in the file.
+        scales: what multiplies the composed vector of each row; nothing where left out.
 
     Raises:
         OptionError: the parts do not fit together.
@@ -45,7 +47,10 @@ class CodedTable:
         codebook: Codebook,
         composition: Composition,
         provenance: Mapping[str, Any] | None = None,
+        scales: RowScales | None = None,
     ) -> None:
+        if scales is not None and scales.count != len(packed):
+            raise OptionError(f"{scales.count} scales for {len(packed)} codes: there must be one scale per code")
         if len(symbols) != len(packed):
             raise OptionError(f"{len(symbols)} symbols for {len(packed)} codes: there must be one symbol per code")
         width = bitpack.row_bytes(codebook.code_length, bitpack.bits_for(codebook.codebook_size))
@@ -56,6 +61,7 @@ class CodedTable:
         self.codebook = codebook
         self.composition = as_stored(composition, codebook)
         self.provenance = dict(provenance or {})
+        self.scales = scales
 
     @classmethod
     def from_codes(
@@ -65,6 +71,7 @@ class CodedTable:
         codebook: Codebook | FloatArray,
         composition: Composition | None = None,
         provenance: Mapping[str, Any] | None = None,
+        scales: RowScales | None = None,
     ) -> CodedTable:
         """Build a table from (N, D) codes in [0, K) and (D, K, e) codewords; the composition is linear by default."""
         book = codebook if isinstance(codebook, Codebook) else Codebook.of(np.asarray(codebook, dtype=np.float32))
@@ -79,7 +86,7 @@ class CodedTable:
         else:
             stored = symbols if isinstance(symbols, StoredSymbols | RowNumbers) else StoredSymbols.build(symbols)
         used: Composition = Linear(book.codeword_dim) if composition is None else composition
-        return cls(stored, packed, book, used, provenance)
+        return cls(stored, packed, book, used, provenance, scales)
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -107,8 +114,9 @@ class CodedTable:
 
     @property
     def bits_per_symbol(self) -> int:
-        """Bits of one code, before rows are rounded up to whole bytes."""
-        return self.code_length * bitpack.bits_for(self.codebook_size)
+        """Bits of one code, before rows are rounded up to whole bytes, and of a row's scale."""
+        scale = 0 if self.scales is None else self.scales.bits
+        return self.code_length * bitpack.bits_for(self.codebook_size) + scale
 
     @property
     def shape(self) -> CodeShape:
@@ -121,6 +129,9 @@ class CodedTable:
             codeword_dim=self.codebook.codeword_dim,
             composition=self.composition.name,
             number_format=self.codebook.number_format,
+            rotated="rotation" in self.composition.weights(),
+            shared=self.codebook.shared,
+            scale_bits=0 if self.scales is None else self.scales.bits,
         )
 
     @property
@@ -139,7 +150,7 @@ class CodedTable:
         norms = np.empty(len(self), dtype=np.float32)
         for start, codes in self.code_chunks():
             norms[start : start + len(codes)] = np.linalg.norm(self.compose(codes), axis=1)
-        return norms
+        return norms if self.scales is None else norms * self.scales.at(slice(None))
 
     def __getitem__(self, symbol: str) -> FloatArray:
         """The (d,) vector of `symbol`.
@@ -185,16 +196,18 @@ class CodedTable:
             part = flat[start : start + CHUNK_ROWS]
             codes = self._unpack(self.packed[part])
             vectors[start : start + CHUNK_ROWS] = self.composition.compose(codes, self.codebook.values)
+            if self.scales is not None:
+                vectors[start : start + CHUNK_ROWS] *= self.scales.at(part)[:, None]
         return vectors.reshape(*picked.shape, self.embedding_dim)
 
     def compose(self, codes: IntArray) -> FloatArray:
-        """(n, D) codes in [0, K), of this table or not, to (n, d) vectors."""
+        """(n, D) codes in [0, K), of this table or not, to (n, d) vectors; where rows have scales, before them."""
         codes = np.asarray(codes)
         _check_codes(codes, self.codebook)
         return self.composition.compose(codes, self.codebook.values)
 
     def encode(self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4) -> npt.NDArray[np.int64]:
-        """Codes of new vectors under this table's codebook.
+        """Codes of new vectors under this table's codebook; of their directions where its rows have scales.
 
         Args:
             vectors: (d,) or (n, d) finite numbers.
@@ -208,6 +221,7 @@ class CodedTable:
             array = np.asarray(vectors, dtype=np.float32)
         if array.ndim not in (1, 2) or array.shape[-1] != self.embedding_dim or not np.isfinite(array).all():
             raise OptionError(f"expected finite vectors of size {self.embedding_dim}, got shape {array.shape}")
+        array = array if self.scales is None else directions(array)
         codes = encoding.encode(np.atleast_2d(array), self.codebook.values, self.composition, beam=beam, sweeps=sweeps)
         return codes.reshape(*array.shape[:-1], self.code_length)
 
@@ -240,8 +254,9 @@ class CodedTable:
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[Sequence[str], FloatArray]]:
         """Pieces of the decoded table in order: symbols and their (n, d) vectors."""
         names = iter(self.symbols)  # walks the stored symbols once; slices would search them anew for every piece
-        for _, codes in self.code_chunks(rows):
-            yield list(islice(names, len(codes))), self.compose(codes)
+        for start in range(0, len(self), rows):
+            vectors = self.decode(np.arange(start, min(start + rows, len(self))))
+            yield list(islice(names, len(vectors))), vectors
 
     def to_table(self) -> VectorTable:
         """The whole table decoded into memory."""

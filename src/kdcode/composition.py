@@ -149,16 +149,18 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Sums side by side: each block of coordinates is the sum of its positions' codewords.
+    """Sums side by side: each block of coordinates is the sum of its positions' codewords; v is that, or turned by R.
 
     Codewords have the size of the widest block; what stands beyond a narrower one is not read.
 
     Args:
         embedding_dim: d.
+        rotation: R, (d, d) with orthonormal rows, or None for the identity.
     """
 
     name: ClassVar[str]
     embedding_dim: int
+    rotation: FloatArray | None = None
 
     def blocks(self, code_length: int, codeword_dim: int) -> list[Block]:
         """Which positions make which coordinates, for D positions and codewords of e numbers."""
@@ -172,18 +174,23 @@ class SideBySide:
             vectors[:, block.columns] = codebook[first][codes[:, first], : block.width]
             for position in others:
                 vectors[:, block.columns] += codebook[position][codes[:, position], : block.width]
-        return vectors
+        return vectors if self.rotation is None else np.asarray(vectors @ self.rotation, dtype=np.float32)
 
     def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray:
-        """(D, K) dot products of each codeword with its own part of the query."""
+        """(D, K) dot products of each codeword with its own part of the query, which is turned instead of them."""
+        query = self.unturned(query)
         tables = np.empty(codebook.shape[:2], dtype=np.float32)
         for block in self.blocks(len(codebook), codebook.shape[2]):
             tables[block.positions] = codebook[block.positions, :, : block.width] @ query[block.columns]
         return tables
 
+    def unturned(self, vectors: FloatArray) -> FloatArray:
+        """(…, d) vectors in the coordinates that the blocks are of."""
+        return vectors if self.rotation is None else np.asarray(vectors @ self.rotation.T, dtype=np.float32)
+
     def weights(self) -> dict[str, npt.NDArray[Any]]:
-        """Nothing: the blocks follow from d, e and D."""
-        return {}
+        """The rotation, where there is one; the blocks follow from d, e and D."""
+        return {} if self.rotation is None else {"rotation": self.rotation}
 
 
 class Product(SideBySide):
@@ -247,9 +254,9 @@ def from_weights(name: str, embedding_dim: int, weights: Mapping[str, npt.NDArra
     if name == Lstm.name:
         return Lstm(**arrays)
     if name == Product.name:
-        return Product(embedding_dim)
+        return Product(embedding_dim, **arrays)
     if name == Grouped.name:
-        return Grouped(embedding_dim)
+        return Grouped(embedding_dim, **arrays)
     raise OptionError(f"composition: expected one of {', '.join(COMPOSITIONS)}, got {name!r}")
 
 
@@ -270,20 +277,46 @@ def as_stored(composition: Composition, codebook: Codebook) -> Composition:
     if name == Grouped.name and Grouped(dim).blocks(codebook.code_length, width)[0].width != width:
         raise OptionError(f"codebook: no even groups of {dim} dimensions have codewords of {width} numbers")
     given = {key: weight.shape for key, weight in composition.weights().items()}
-    expected = weight_shapes(name, width, dim)
+    expected = weight_shapes(name, width, dim, rotated="rotation" in given)
     if given != expected:
         hint = "; fold H into the codewords with Linear.folded" if name == Linear.name and width == dim else ""
         raise OptionError(
             f"composition: {name} from codewords of {width} numbers to {dim} dimensions has weights "
             f"{expected or 'none'}, got {given or 'none'}{hint}"
         )
-    number_format = weight_format(codebook.number_format)
-    with np.errstate(over="ignore"):  # what overflows becomes inf and is refused
-        weights = {key: np.asarray(weight, dtype=number_format) for key, weight in composition.weights().items()}
-    for key, weight in weights.items():
-        if not np.isfinite(weight).all():
-            raise OptionError(f"composition.{key}: holds values that are not finite in {number_format}")
-    return from_weights(name, dim, weights)
+    tensors = stored_weights(composition, codebook.number_format)
+    for key, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise OptionError(f"composition.{key}: holds values that are not finite in {tensor.dtype}")
+    return from_weights(name, dim, weights_of(tensors))
+
+
+def stored_weights(composition: Composition, number_format: str) -> dict[str, npt.NDArray[Any]]:
+    """The tensors that hold the weights of a composition beside codewords of a number format; see `weights_of`."""
+    floats = weight_format(number_format)
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    for name, weight in composition.weights().items():
+        if name == "rotation" and number_format == "int8":
+            tensors["rotation"], tensors["rotation_scale"] = _integer_rows(weight)
+        else:
+            with np.errstate(over="ignore"):  # what overflows becomes inf and is refused
+                tensors[name] = np.asarray(weight, dtype=floats)
+    return tensors
+
+
+def weights_of(tensors: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """The weights that `stored_weights` made tensors of, as they are after rounding."""
+    weights = {name: tensor for name, tensor in tensors.items() if name != "rotation_scale"}
+    if "rotation_scale" in tensors:
+        weights["rotation"] = np.asarray(tensors["rotation"] * tensors["rotation_scale"], dtype=np.float32)
+    return weights
+
+
+def _integer_rows(matrix: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArray]:
+    """Integers up to 127 and a scale for each row, a power of two: what comes back is rounded to itself again."""
+    most = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-30)
+    scale = np.exp2(np.ceil(np.log2(most / 127.5))).astype(np.float32)
+    return np.clip(np.rint(matrix / scale), -127, 127).astype(np.int8), scale
 
 
 def _sigmoid(values: FloatArray) -> FloatArray:

@@ -54,7 +54,7 @@ def _searcher(
 ) -> Callable[[FloatArray], CodeArray]:
     if isinstance(composition, SideBySide):
         blocks = composition.blocks(*codebook.shape[::2])
-        return lambda vectors: _encode_blocks(vectors, codebook, blocks, beam, sweeps)
+        return lambda vectors: _encode_blocks(composition.unturned(vectors), codebook, blocks, beam, sweeps)
     if isinstance(composition, Lstm):
         return lambda vectors: _encode_lstm(vectors, codebook, composition, beam, sweeps)
     if isinstance(composition, Linear):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from kdcode.budget import NUMBER_BYTES, CodeShape, Sizes
+from kdcode.budget import MAX_SCALE_BITS, NUMBER_BYTES, SIDE_BY_SIDE, CodeShape, Sizes
 from kdcode.composition import COMPOSITIONS
 from kdcode.errors import OptionError
 from kdcode.symbols import StoredSymbols
@@ -14,9 +14,10 @@ from kdcode.table import RowNumbers, VectorTable
 COMPOSITION_NAMES = tuple(COMPOSITIONS)
 LEARNER_NAMES = ("additive", "straight-through", "random", "encoder")
 EFFORT_NAMES = ("fast", "normal", "best")
-START_NAMES = ("random", "warm")
+START_NAMES = ("random", "warm", "additive")
 CHOICE_NAMES = ("straight-through", "soft", "gumbel")
 CLOCK_NAMES = ("update", "epoch")
+LOSS_NAMES = ("squared", "cosine")
 LSTM_BEGINNINGS = ("additive", "linear", "start")
 
 
@@ -38,6 +39,24 @@ class CompressOptions:
     groups: int | None = _option(
         None, "Groups of coordinates of a grouped composition, each a sum of D/groups codewords; about 4 by default."
     )
+    rotation: bool = _option(
+        False,
+        "Turn the coordinates of a product or grouped composition by a learned rotation, so that those that belong "
+        "together stand side by side; takes d² numbers.",
+    )
+    shared_codebook: bool = _option(
+        False, "Let all positions of a linear composition choose from the same K codewords, stored once."
+    )
+    scale_bits: int = _option(
+        0,
+        "Bits of a scale that every row keeps, 1 to 8: codes then say where vectors point, each counted alike, and the "
+        "scale how long they are. 0 for none.",
+    )
+    loss: str = _option(
+        "squared",
+        "What is made small: squared error; or cosine, 1 − cosine, for which lengths do not count.",
+        choices=LOSS_NAMES,
+    )
     numbers: str = _option("float16", "Number format of the stored codewords.", choices=tuple(NUMBER_BYTES))
     learner: str | None = _option(
         None,
@@ -48,8 +67,8 @@ class CompressOptions:
     effort: str = _option("normal", "How long the additive learner searches.", choices=EFFORT_NAMES)
     start: str | None = _option(
         None,
-        "Where learning starts: warm, from residual k-means, the default of additive; or random as in the paper, "
-        "the default of straight-through.",
+        "Where learning starts: warm, from residual k-means, the default of additive; random as in the paper, "
+        "the default of straight-through; or additive, from that learner's codes, for straight-through.",
         choices=START_NAMES,
     )
     lstm_from: str = _option(
@@ -88,6 +107,7 @@ class CompressOptions:
         if self.epochs is not None:
             _within("epochs", self.epochs, 1, None)
         _within("settle", self.settle, 0, None)
+        _within("scale_bits", self.scale_bits, 0, MAX_SCALE_BITS)
         _within("seed", self.seed, 0, (1 << 63) - 1)
         self._check_widths()
         self._check_learner()
@@ -101,7 +121,7 @@ class CompressOptions:
     def _check_widths(self) -> None:
         if self.codeword_dim is not None:
             _within("codeword_dim", self.codeword_dim, 1, None)
-            if self.composition in ("product", "grouped"):
+            if self.composition in SIDE_BY_SIDE:
                 follows = "the code length" if self.composition == "product" else "the groups"
                 raise OptionError(
                     f"codeword_dim follows from {follows} in a {self.composition} composition; leave it out"
@@ -110,8 +130,26 @@ class CompressOptions:
             _within("groups", self.groups, 1, None)
             if self.composition != "grouped":
                 raise OptionError(f"groups are for the grouped composition, not for {self.composition}; leave them out")
+        if self.rotation and self.composition not in SIDE_BY_SIDE:
+            raise OptionError(
+                f"rotation is for {' and '.join(SIDE_BY_SIDE)} compositions; {self.composition} codewords have all "
+                "coordinates as it is"
+            )
+
+        if self.shared_codebook and self.composition != "linear":
+            raise OptionError(f"shared_codebook is for the linear composition, got {self.composition!r}")
 
     def _check_learner(self) -> None:
+        if self.start == "additive" and (self.learner_name != "straight-through" or self.composition == "lstm"):
+            raise OptionError(
+                "start must be random or warm, but for the straight-through learner of a sum; lstm_from says what an "
+                "LSTM goes on from"
+            )
+        if self.loss == "cosine" and self.learner_name == "encoder":
+            raise OptionError("loss must be squared for the encoder, got 'cosine'")
+        for name in ("rotation", "shared_codebook"):
+            if getattr(self, name) and self.learner_name != "additive":
+                raise OptionError(f"{name} is learned by the additive learner alone, got {self.learner_name!r}")
         if self.learner == "additive" and self.composition == "lstm":
             raise OptionError(
                 "learner must be straight-through or random for an LSTM; additive is for sums of codewords"
@@ -161,7 +199,7 @@ class CompressOptions:
         elif self.composition == "grouped":
             width = _group_width(embedding_dim, self.groups, self.code_length)
         elif self.composition == "linear" and width != embedding_dim:
-            words = self.codebook_size * self.code_length
+            words = self.codebook_size * (1 if self.shared_codebook else self.code_length)
             if words * embedding_dim <= words * width + width * embedding_dim:
                 width = embedding_dim
         return CodeShape(
@@ -172,6 +210,9 @@ class CompressOptions:
             codeword_dim=width,
             composition=self.composition,
             number_format=self.numbers,
+            rotated=self.rotation,
+            shared=self.shared_codebook and self.code_length > 1,
+            scale_bits=self.scale_bits,
         )
 
 

@@ -72,7 +72,7 @@ def dot_products(coded: CodedTable, query: FloatArray) -> FloatArray:
             for position in range(1, len(tables)):
                 chunk += tables[position][codes[:, position]]
             scores[start : start + len(codes)] = chunk
-    return scores
+    return scores if coded.scales is None else scores * coded.scales.at(slice(None))
 
 
 def _checked(query: npt.ArrayLike, dim: int) -> FloatArray:

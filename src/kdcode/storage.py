@@ -20,19 +20,19 @@ import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode._version import __version__
-from kdcode.budget import MAX_CODEBOOK_SIZE, MAX_OVERHEAD_BYTES, NUMBER_BYTES, weight_format, weight_shapes
+from kdcode.budget import MAX_CODEBOOK_SIZE, MAX_OVERHEAD_BYTES, NUMBER_BYTES, CodeShape, weight_tensors
 from kdcode.codebook import Codebook
 from kdcode.coded import CodedTable
-from kdcode.composition import COMPOSITIONS, Composition, from_weights
+from kdcode.composition import COMPOSITIONS, Composition, from_weights, stored_weights, weights_of
 from kdcode.errors import OptionError, StorageError
 from kdcode.files import replacing
+from kdcode.row_scales import RowScales
 from kdcode.symbols import StoredSymbols
-from kdcode.table import FloatArray, RowNumbers, VectorTable
+from kdcode.table import RowNumbers, VectorTable
 
 FORMAT_VERSION = 2
 """The newest version that is read. A file has the lowest version that has all it needs."""
 
-_NEEDS_VERSION_2 = ("grouped",)
 
 _EAGER_CHECK_BYTES = 1 << 24
 _DTYPES = {"U8": "uint8", "I8": "int8", "U64": "uint64", "F16": "float16", "F32": "float32"}
@@ -76,8 +76,10 @@ def _tensors_of(coded: CodedTable) -> Arrays:
     tensors: Arrays = {"codes": coded.packed, "codebook": coded.codebook.stored}
     if coded.codebook.scale is not None:
         tensors["codebook_scale"] = coded.codebook.scale
-    for name, weight in coded.composition.weights().items():
-        tensors[f"composition.{name}"] = weight.astype(weight_format(coded.codebook.number_format))
+    for name, weight in stored_weights(coded.composition, coded.codebook.number_format).items():
+        tensors[f"composition.{name}"] = weight
+    if coded.scales is not None:
+        tensors |= {"scales.packed": coded.scales.packed, "scales.levels": coded.scales.levels}
     if isinstance(coded.symbols, StoredSymbols):
         tensors.update({f"symbols.{name}": array for name, array in coded.symbols.arrays.items()})
     ordered = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
@@ -86,7 +88,7 @@ def _tensors_of(coded: CodedTable) -> Arrays:
 
 def _metadata_of(coded: CodedTable) -> str:
     metadata = {
-        "format": 2 if coded.composition.name in _NEEDS_VERSION_2 else 1,
+        "format": 2 if _beyond_format_1(coded.shape) else 1,
         "num_embeddings": len(coded),
         "embedding_dim": coded.embedding_dim,
         "codebook_size": coded.codebook_size,
@@ -101,6 +103,17 @@ def _metadata_of(coded: CodedTable) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise OptionError(f"provenance: cannot be written as JSON: {error}") from error
     return text
+
+
+def _beyond_format_1(shape: CodeShape) -> list[str]:
+    """What a table has that came with format 2."""
+    parts = {
+        "a grouped composition": shape.composition == "grouped",
+        "a rotation": shape.rotated,
+        "shared codewords": shape.shared,
+        "scales of rows": shape.scale_bits > 0,
+    }
+    return [name for name, there in parts.items() if there]
 
 
 def _header(metadata: str, tensors: Arrays) -> bytes:
@@ -272,6 +285,10 @@ def _assemble(metadata: Mapping[str, Any], arrays: Arrays) -> CodedTable:
     packed = _take(rest, "codes", ("uint8",), (count, bitpack.row_bytes(length, bitpack.bits_for(size))))
     codebook = _codebook(rest, length, size)
     composition = _composition(rest, metadata, dim, codebook)
+    scales = None
+    if any(name.startswith("scales.") for name in rest):
+        chosen = _take(rest, "scales.packed", ("uint8",), (-(-count // 8), None))
+        scales = RowScales(count, chosen, _take(rest, "scales.levels", ("float32",), (1 << chosen.shape[1],)))
     symbols: StoredSymbols | RowNumbers = RowNumbers(count)
     parts = ("blocks", "ends", "heads", "order")
     if any(f"symbols.{part}" in rest for part in parts):
@@ -281,7 +298,10 @@ def _assemble(metadata: Mapping[str, Any], arrays: Arrays) -> CodedTable:
         symbols = StoredSymbols(count, {part: rest.pop(f"symbols.{part}") for part in parts})
     if rest:
         raise StorageError(f"{min(rest)}: this tensor does not belong in a .kdc file of format {metadata['format']}")
-    coded = CodedTable(symbols, packed, codebook, composition, provenance)
+    coded = CodedTable(symbols, packed, codebook, composition, provenance, scales)
+    newer = _beyond_format_1(coded.shape)
+    if newer and metadata["format"] < 2:
+        raise StorageError(f"format: the file says {metadata['format']}, and holds {newer[0]}, which format 2 brought")
     if packed.nbytes <= _EAGER_CHECK_BYTES:
         for _ in coded.code_chunks():
             pass  # larger files are checked as their rows are read, so that they open at once
@@ -314,20 +334,21 @@ def _take(arrays: Arrays, name: str, dtypes: tuple[str, ...], shape: tuple[int |
 
 
 def _codebook(arrays: Arrays, length: int, size: int) -> Codebook:
-    stored = _take(arrays, "codebook", tuple(NUMBER_BYTES), (length, size, None))
-    if stored.dtype != np.int8:
-        return Codebook(stored)
-    scale: FloatArray = _take(arrays, "codebook_scale", ("float32",), (length, 1, 1))
-    return Codebook(stored, scale)
+    found = arrays.get("codebook")
+    shared = found is not None and found.shape[:1] == (1,)
+    sets = 1 if shared else length
+    stored = _take(arrays, "codebook", tuple(NUMBER_BYTES), (sets, size, None))
+    scale = None
+    if stored.dtype == np.int8:
+        scale = _take(arrays, "codebook_scale", ("float32",), (sets, 1, 1))
+    return Codebook(stored, scale, length if shared else None)
 
 
 def _composition(arrays: Arrays, metadata: Mapping[str, Any], dim: int, codebook: Codebook) -> Composition:
     name = metadata.get("composition")
     if not isinstance(name, str) or name not in COMPOSITIONS:
         raise StorageError(f"composition: expected one of {', '.join(COMPOSITIONS)}, got {name!r}")
-    if name in _NEEDS_VERSION_2 and metadata["format"] < 2:
-        raise StorageError(f"composition: {name!r} belongs to format 2, the file says format {metadata['format']}")
-    stored_as = (weight_format(codebook.number_format),)
-    shapes = weight_shapes(name, codebook.codeword_dim, dim)
-    weights = {key: _take(arrays, f"composition.{key}", stored_as, shape) for key, shape in shapes.items()}
-    return from_weights(name, dim, weights)
+    rotated = any(name.startswith("composition.rotation") for name in arrays)
+    expected = weight_tensors(name, codebook.codeword_dim, dim, codebook.number_format, rotated=rotated)
+    tensors = {key: _take(arrays, f"composition.{key}", (kind,), shape) for key, (kind, shape) in expected.items()}
+    return from_weights(name, dim, weights_of(tensors))

@@ -16,6 +16,7 @@ import numpy as np
 from kdcode.codebook import Codebook
 from kdcode.coded import CodedTable
 from kdcode.composition import Grouped, Linear, Lstm, Product
+from kdcode.row_scales import RowScales
 from kdcode.storage import save
 
 SYMBOLS = ["the", "", "of", "Zürich", "two words", "日本", "\U0001f600", "a\0b", "of course", "-1"]
@@ -26,6 +27,13 @@ def waves(*shape: int) -> np.ndarray:
     """Numbers in (−2, 2) of no pattern that rounding could hide."""
     flat = [2 * math.sin(1.7 * index * index + 0.3) for index in range(1, math.prod(shape) + 1)]
     return np.array(flat, dtype=np.float32).reshape(shape)
+
+
+def turn(dim: int) -> np.ndarray:
+    """A rotation: a reflection at a plane that is at no angle to the axes that one would think of."""
+    normal = waves(dim)
+    normal /= np.linalg.norm(normal)
+    return np.asarray(np.eye(dim) - 2 * np.outer(normal, normal), dtype=np.float32)
 
 
 def codes(rows: int, length: int, size: int) -> np.ndarray:
@@ -51,6 +59,12 @@ def tables() -> dict[str, CodedTable]:
         ),
         "product-float32": build(SYMBOLS, codes(10, 3, 8), Codebook.of(waves(3, 8, 3)), Product(7)),
         "grouped-int8": build(SYMBOLS, codes(10, 5, 6), Codebook.of(waves(5, 6, 4), "int8"), Grouped(7)),
+        "turned-int8": build(SYMBOLS, codes(10, 4, 6), Codebook.of(waves(4, 6, 2), "int8"), Product(7, turn(7))),
+        "turned-float16": build(SYMBOLS, codes(10, 5, 6), Codebook.of(waves(5, 6, 4), "float16"), Grouped(7, turn(7))),
+        "shared-float16": build(SYMBOLS, codes(10, 5, 6), Codebook.of(waves(1, 6, 4), "float16", shared_by=5)),
+        "scaled-int8": build(
+            SYMBOLS, codes(10, 3, 6), Codebook.of(waves(3, 6, 4), "int8"), scales=RowScales.of(np.exp(waves(10)), 3)
+        ),
         "row-numbers": build(None, codes(40, 2, 300), Codebook.of(waves(2, 300, 1), "int8"), Linear(1), note),
     }
 

@@ -92,7 +92,44 @@ def test_the_water_level_fills_the_spectrum_up_to_the_error():
     assert water_level(spectrum, 0.0) == pytest.approx(0.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("changes", [{}, {"codeword_dim": 20}, {"composition": "product"}, {"composition": "grouped"}])
+@pytest.mark.parametrize("composition", ["product", "grouped"])
+@pytest.mark.parametrize("start", ["warm", "random"])
+def test_a_rotation_is_orthonormal_and_worth_its_bytes(composition, start):
+    table = glove_50d().head(1500)
+    options = FAST.changed(composition=composition, code_length=10, start=start, numbers="float32")
+    plain, turned = (kdcode.compress(table, options, rotation=rotation) for rotation in (False, True))
+    rotation = turned.composition.weights()["rotation"]
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(50), atol=1e-4)
+    assert turned.provenance["relative_error"] < 0.95 * plain.provenance["relative_error"]
+
+
+@pytest.mark.parametrize("size", [6, 64])
+@pytest.mark.parametrize("start", ["warm", "random"])
+def test_shared_codewords_stay_the_same_and_learn(size, start):
+    table = glove_50d().head(800)
+    options = FAST.changed(shared_codebook=True, codebook_size=size, code_length=8, start=start)
+    learner = learner_of(table, options)
+    before = learner.best.error
+    best = learner.run(Run(0))
+    words = learner.composition.codebook.detach()
+    torch.testing.assert_close(words, words[:1].expand_as(words), atol=1e-5, rtol=0)
+    assert best.error < 0.97 * before
+    coded = kdcode.compress(table, options)
+    assert coded.codebook.stored.shape == (1, size, 50)
+    assert coded.sizes == kdcode.options.promised_sizes(table, options)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"codeword_dim": 20},
+        {"composition": "product"},
+        {"composition": "grouped"},
+        {"composition": "grouped", "rotation": True},
+        {"shared_codebook": True, "codebook_size": 64},
+    ],
+)
 @pytest.mark.parametrize("start", ["warm", "random"])
 def test_rows_that_count_more_are_nearer(changes, start):
     matrix = glove_50d().head(600).matrix
@@ -119,10 +156,10 @@ def test_the_scale_of_weights_is_no_matter_and_zero_leaves_a_row_out():
     assert one.provenance["weighted_error"] < 1.1 * alone
 
 
-def test_other_learners_refuse_weights():
+def test_the_encoder_refuses_weights():
     table = kdcode.VectorTable(None, glove_50d().head(50).matrix, np.ones(50))
-    with pytest.raises(OptionError, match="rows with weights are for the additive learner, got 'straight-through'"):
-        kdcode.compress(table, learner="straight-through")
+    with pytest.raises(OptionError, match="rows with weights are for other learners than the encoder"):
+        kdcode.compress(table, learner="encoder")
 
 
 def test_it_stops_where_nothing_is_left_to_gain():

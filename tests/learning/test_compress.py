@@ -9,6 +9,7 @@ import torch
 import kdcode
 from kdcode.data import glove_50d
 from kdcode.errors import CheckpointError, OptionError, TableError
+from kdcode.evaluation import evaluate
 from kdcode.learning import Checkpoint
 from kdcode.options import COMPOSITION_NAMES, LEARNER_NAMES, CompressOptions, promised_sizes
 
@@ -268,3 +269,82 @@ def test_a_product_code_longer_than_the_vectors_is_refused_before_work():
 def test_tables_are_checked_first():
     with pytest.raises(TableError):
         kdcode.compress(kdcode.VectorTable(["a", "a"], np.ones((2, 2))))
+
+
+def test_rows_that_count_more_are_nearer_by_gradient_too():
+    matrix = glove_50d().head(400).matrix
+    weights = np.where(np.arange(400) < 80, 20.0, 1.0)
+    for options in ({}, {"composition": "product"}, {"codeword_dim": 20}, {"settle": 0}):
+        even, weighted = (
+            kdcode.compress(
+                kdcode.VectorTable(None, matrix, used),
+                codebook_size=8,
+                code_length=6,
+                learner="straight-through",
+                epochs=30,
+                **options,
+            )
+            for used in (None, weights)
+        )
+        lost = [np.square(coded.decode(np.arange(80)) - matrix[:80]).sum() for coded in (even, weighted)]
+        assert lost[1] < 0.9 * lost[0], options
+
+
+@pytest.mark.parametrize("composition", ["linear", "lstm"])
+def test_scales_keep_lengths_and_codes_keep_directions(composition):
+    matrix = glove_50d().head(500).matrix * np.exp(np.random.default_rng(0).normal(size=(500, 1)))
+    matrix[7] = 0
+    table = kdcode.VectorTable(None, matrix)
+    options = CompressOptions(codebook_size=16, code_length=8, composition=composition, epochs=10, effort="fast")
+    plain, scaled = (kdcode.compress(table, options, scale_bits=bits) for bits in (0, 6))
+    one, other = evaluate(table, plain), evaluate(table, scaled)
+    assert other.mean_cosine > one.mean_cosine + 0.02
+    assert other.norm_error < 0.05 < one.norm_error
+    assert not scaled.decode(7).any()
+    assert scaled.sizes == promised_sizes(table, options.changed(scale_bits=6))
+    assert scaled.provenance["mean_cosine"] == pytest.approx(other.mean_cosine, abs=1e-5)
+    rows = np.arange(8, 20)
+    again = scaled.compose(scaled.encode(matrix[rows]))  # codes of the same directions, whatever their lengths
+    cosines = [float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(again, matrix[rows], strict=True)]
+    assert np.mean(cosines) > other.mean_cosine - 0.1
+
+
+def test_lengths_do_not_count_with_the_loss_cosine():
+    matrix = glove_50d().head(600).matrix
+    longer = matrix * np.where(np.arange(600) % 2, 4.0, 1.0)[:, None]
+    one, other = (
+        kdcode.compress(kdcode.VectorTable(None, used), codebook_size=16, code_length=6, loss="cosine")
+        for used in (matrix, longer)
+    )
+    np.testing.assert_allclose(one.provenance["mean_cosine"], other.provenance["mean_cosine"], atol=5e-3)
+    plain = kdcode.compress(kdcode.VectorTable(None, longer), codebook_size=16, code_length=6)
+    even = kdcode.VectorTable(None, longer)
+    assert evaluate(even, other).mean_cosine > evaluate(even, plain).mean_cosine + 0.01
+
+
+def test_fine_tuning_by_gradient_goes_on_from_additive_codes():
+    table = glove_50d().head(800)
+    options = CompressOptions(codebook_size=8, code_length=4, effort="fast", numbers="float32", loss="cosine")
+    tuned = kdcode.compress(table, options, learner="straight-through", start="additive", epochs=100)
+    additive = kdcode.compress(table, options)
+    assert tuned.provenance["mean_cosine"] > additive.provenance["mean_cosine"]
+    assert (tuned.codes == additive.codes).mean() > 0.5
+
+
+def test_fine_tuning_resumes_in_either_stage(tmp_path):
+    options = CompressOptions(
+        codebook_size=8, code_length=4, effort="fast", learner="straight-through", start="additive", epochs=30
+    )
+    table = glove_50d().head(300)
+    whole = kdcode.compress(table, options)
+    for last in (3, 12):
+
+        def stop(report, last=last):
+            if report.step == last:
+                raise RuntimeError("enough")
+
+        path = tmp_path / f"{last}.checkpoint"
+        with pytest.raises(RuntimeError, match="enough"):
+            kdcode.compress(table, options, on_step=stop, checkpoint=Checkpoint(path))
+        resumed = kdcode.compress(table, options, checkpoint=Checkpoint(path))
+        np.testing.assert_array_equal(resumed.codes, whole.codes)

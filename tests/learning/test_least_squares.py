@@ -87,6 +87,19 @@ def test_codewords_that_no_row_uses_stay_and_a_solved_codebook_too(formed, monke
     assert max(errors) - min(errors) < 1e-5
 
 
+@pytest.mark.parametrize(("formed", "steps"), [(True, None), (True, 200), (False, None)])
+def test_shared_codewords_are_solved_together(formed, steps, monkeypatch):
+    if not formed:
+        monkeypatch.setattr(least_squares, "_MOST_EQUATIONS", 0)
+    target, codes, module = setting("linear", DIM)
+    start = module.codebook.detach()[:1].expand(module.codebook.shape).contiguous()
+    solved = solve_codewords(target.vectors, codes, start, steps=steps, shared=True)
+    assert torch.equal(solved, solved[:1].expand_as(solved))
+    uses = torch.nn.functional.one_hot(codes, SIZE).sum(dim=1).double()  # how often a row uses each codeword
+    best = uses @ torch.linalg.lstsq(uses, target.vectors.double()).solution
+    torch.testing.assert_close(sums(codes, solved).double(), best, atol=2e-3, rtol=0)
+
+
 def test_parts_of_the_table_add_up(monkeypatch):
     target, codes, module = setting("linear", DIM)
     whole = solve_codewords(target.vectors, codes, module.codebook.detach())

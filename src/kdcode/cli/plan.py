@@ -109,6 +109,8 @@ def _cells(candidate: Candidate, recommended: bool) -> tuple[str, ...]:
     composition = options.composition
     if options.codeword_dim or options.groups:
         composition += f", H {options.codeword_dim}" if options.codeword_dim else f", {options.groups} groups"
+    if options.rotation:
+        composition += ", turned"
     return (
         "*" if recommended else "",
         composition,

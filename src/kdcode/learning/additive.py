@@ -25,7 +25,6 @@ from kdcode.learning.progress import StepReport
 from kdcode.learning.randomness import generator_for
 from kdcode.learning.run import Run
 from kdcode.learning.starts import Start
-from kdcode.learning.straight_through import lookup
 from kdcode.learning.target import CHUNK_ROWS, Target
 from kdcode.options import CompressOptions
 
@@ -145,7 +144,15 @@ class AdditiveLearner:
         words = self._words(block)
         found = self._search(block, vectors, planned)
         self.codes[:, block.positions] = found
-        words.copy_(solve_codewords(vectors, found, words.contiguous(), self.target.weights, steps=planned.steps))
+        solved = solve_codewords(
+            vectors,
+            found,
+            words.contiguous(),
+            self.target.weights,
+            steps=planned.steps,
+            shared=self.composition.shape.shared,
+        )
+        words.copy_(solved)
 
     def _search(self, block: Block, vectors: Tensor, planned: Round) -> Tensor:
         """(N, positions) codes of a block."""
@@ -185,14 +192,14 @@ class AdditiveLearner:
     @property
     def _basis(self) -> Tensor | None:
         """(e, d) the rows, orthonormal, that codewords of e numbers are coordinates in; None where that is all of d."""
-        basis = getattr(self.composition, "projection", None)
+        basis = self.composition.basis
         return None if basis is None else basis.detach()
 
     @torch.no_grad()
     def _take_principal_basis(self) -> None:
         """Turn an H of any kind into the table's strongest directions, and codewords with it."""
         basis = self._basis
-        if basis is None:
+        if basis is None or isinstance(self.composition, SideBySideComposition):
             return
         sample = self.target.vectors[:: -(-len(self.target) // _LEVEL_ROWS)]
         strongest = torch.linalg.eigh(sample.t() @ sample).eigenvectors[:, -len(basis) :].t()
@@ -207,7 +214,7 @@ class AdditiveLearner:
         meeting = torch.zeros_like(basis)
         for start in range(0, len(self.codes), CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
-            sums = lookup(self.codes[part], self.composition.codebook.detach()).sum(dim=1)
+            sums = self.composition.compose(self.codes[part]) @ basis.t()
             if self.target.weights is not None:
                 sums *= self.target.weights[part, None]
             meeting += sums.t() @ self.target.vectors[part]

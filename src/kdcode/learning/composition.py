@@ -61,6 +61,11 @@ class CompositionModule(nn.Module):
         out: Tensor = self(lookup(codes, self.codebook))
         return out
 
+    @property
+    def basis(self) -> nn.Parameter | None:
+        """(e, d): the matrix that ends the composition, whose rows what comes before it are coordinates in."""
+        return None
+
     def gains(self, words: Tensor) -> Tensor:
         """(D,) mean squared change of the vector per squared change of each position's codeword, near (n, D, e)."""
         return words.new_ones(self.shape.code_length)
@@ -111,6 +116,11 @@ class LinearComposition(CompositionModule):
         """(n, D) codes to (n, d) vectors: one fused sum over table rows, no (n, D, e) array."""
         flat = flat_codes(codes, self.shape.codebook_size)
         return self._project(F.embedding_bag(flat, self.codebook.flatten(0, 1), mode="sum"))
+
+    @property
+    def basis(self) -> nn.Parameter | None:
+        """H."""
+        return self.projection
 
     def gains(self, words: Tensor) -> Tensor:
         """(D,): 1, or the mean squared gain of H."""
@@ -167,7 +177,18 @@ class LSTMComposition(CompositionModule):
 
 
 class SideBySideComposition(CompositionModule):
-    """Sums side by side: each block of coordinates is the sum of its positions' codewords."""
+    """Sums side by side: each block of coordinates is the sum of its positions' codewords; R turns them all."""
+
+    rotation: nn.Parameter | None
+
+    def _make_weights(self, device: torch.device | str | None) -> None:
+        dim = self.shape.embedding_dim
+        self.rotation = nn.Parameter(torch.empty(dim, dim, device=device)) if self.shape.rotated else None
+
+    @property
+    def basis(self) -> nn.Parameter | None:
+        """R."""
+        return self.rotation
 
     @property
     def blocks(self) -> list[Block]:
@@ -177,14 +198,20 @@ class SideBySideComposition(CompositionModule):
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Codewords of variance 1 over the positions of a block."""
+        """Codewords of variance 1 over the positions of a block, and no turn yet."""
         nn.init.normal_(self.codebook, 0, 1, generator=generator)
+        if self.rotation is not None:
+            nn.init.eye_(self.rotation)
         for block in self.blocks:
             self.codebook[block.positions] *= block.length**-0.5
 
     def forward(self, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors."""
-        return torch.cat([words[:, block.positions, : block.width].sum(dim=1) for block in self.blocks], dim=1)
+        parts = [words[:, block.positions, : block.width].sum(dim=1) for block in self.blocks]
+        return self._turned(torch.cat(parts, dim=1))
+
+    def _turned(self, sums: Tensor) -> Tensor:
+        return sums if self.rotation is None else sums @ self.rotation
 
 
 class ProductComposition(SideBySideComposition):
@@ -193,7 +220,7 @@ class ProductComposition(SideBySideComposition):
     def forward(self, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors."""
         if self.shape.codeword_dim * self.shape.code_length == self.shape.embedding_dim:
-            return words.flatten(1)
+            return self._turned(words.flatten(1))
         return super().forward(words)
 
 

@@ -13,10 +13,11 @@ import torch
 from kdcode._version import __version__
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.evaluation import relative_error
+from kdcode.evaluation import evaluate
 from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.encoder import Encoder
 from kdcode.learning.learners import LEARNERS, total_steps
+from kdcode.learning.lengths import learned_from, lengths_apart, with_scales
 from kdcode.learning.planning import PLANNED, plan
 from kdcode.learning.progress import OnStep
 from kdcode.learning.rounding import rounded
@@ -108,19 +109,25 @@ def _compress(
 ) -> tuple[CodedTable, Encoder | None]:
     """The coded table, and the network where the learner has one."""
     options.code_shape(len(table), table.embedding_dim)  # refuses what cannot work before anything is done
-    if table.weights is not None and options.learner_name != "additive":
-        raise OptionError(f"rows with weights are for the additive learner, got {options.learner_name!r}")
+    if table.weights is not None and options.learner_name == "encoder":
+        raise OptionError("rows with weights are for other learners than the encoder")
     started = time.monotonic()
     run = Run(total_steps(len(table), options), _identity(table, options), on_step, checkpoint)
-    target, codes, composition, encoder = LEARNERS[options.learner_name](table, options, run, device)
+    source = learned_from(table, options)
+    target, codes, composition, encoder = LEARNERS[options.learner_name](source, options, run, device)
     target.restore(composition)
-    settle = options.learner_name == "additive" or (options.settle > 0 and options.learner_name != "random")
-    codes, codebook, twin = rounded(table, codes, composition, options.numbers, settle=settle)
+    by_gradient = options.learner_name != "random" and options.settle > 0 and options.loss == "squared"
+    settle = options.learner_name == "additive" or by_gradient
+    codes, codebook, twin = rounded(source, codes, composition, options.numbers, settle=settle)
     coded = CodedTable.from_codes(table.symbols, codes.cpu().numpy(), codebook, twin)
+    if options.scale_bits:
+        coded = with_scales(coded, table, options.scale_bits)
+    compared = evaluate(table, coded)
     coded.provenance.update(
         learner=options.learner_name,
         options=options.changed(epochs=options.epochs_for(len(table))).as_dict(),
-        relative_error=round(relative_error(table, coded), 6),
+        relative_error=round(compared.relative_error, 6),
+        **({"mean_cosine": round(compared.mean_cosine, 6)} if lengths_apart(options) else {}),
         seconds=round(time.monotonic() - started, 1),
         **({} if table.weights is None else {"weighted_error": round(_weighted_error(table, coded), 6)}),
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},

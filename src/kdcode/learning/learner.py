@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kdcode.learning.loss import LOSSES
 from kdcode.learning.progress import StepReport
 from kdcode.learning.randomness import generator_for, shuffled_rows
 from kdcode.learning.row_optimizer import RowOptimizer
@@ -57,6 +58,7 @@ class GradientLearner:
         self.epoch_loss = 0.0
         self.steps_per_epoch = -(-len(target) // options.batch_size)
         self.total_steps = self.steps_per_epoch * options.epochs_for(len(target))
+        self.loss = LOSSES[options.loss]
         self.best = self._solution()
         self.choose = CHOICES[options.choice]
         self.temperature = temperature_of(options)
@@ -101,9 +103,10 @@ class GradientLearner:
                 curvature=self._curvature(rows, vectors.numel()),
             )
             codes, composed = chosen.codes, self.composition(chosen.words)
-        squared = (composed - vectors).square().sum()
+        lost = self.loss(composed, vectors)
+        total = lost.sum() if self.target.weights is None else lost @ self.target.weights[rows]
         self.weight_optimizer.zero_grad(set_to_none=True)
-        (squared / vectors.numel()).backward()
+        (total / vectors.numel()).backward()
         for group in self.weight_optimizer.param_groups:
             group["lr"] = self.options.codeword_rate * group["relative_rate"] * fading
         self.weight_optimizer.step()
@@ -112,7 +115,7 @@ class GradientLearner:
         changed = float((codes != self.codes[rows]).float().mean())
         self.codes[rows] = codes
         self.step += 1
-        loss = float(squared.detach())
+        loss = float(total.detach())
         self.epoch_loss += loss
         share = self.target.variance * len(rows) / len(self.target)
         return StepReport(
@@ -186,7 +189,7 @@ class GradientLearner:
         if logits is not None:
             codes = torch.cat([part.argmax(dim=-1) for part in logits.split(CHUNK_ROWS)])
         weights = {name: value.detach().clone() for name, value in self.composition.state_dict().items()}
-        return Best(self.target.error(codes, self.composition), codes, weights)
+        return Best(self.target.error(codes, self.composition, self.loss), codes, weights)
 
     def state(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on."""

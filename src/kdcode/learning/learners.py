@@ -65,6 +65,8 @@ def learn_straight_through(
     """Algorithm 1 from the chosen start, then rounds of exact refits."""
     if _goes_on_from_linear(options):
         return _learn_lstm(table, options, run, device)
+    if options.start == "additive":
+        return _fine_tune(table, options, run, device)
     target, shape = _target(table, options, device)
     stages = _Stages(target, shape, options, run)
     found = stages.by_gradient(lambda: STARTS[options.start_name](target, shape, options.seed))
@@ -100,6 +102,8 @@ def total_steps(num_embeddings: int, options: CompressOptions) -> int:
     epochs = options.epochs_for(num_embeddings)
     if options.learner_name == "random":
         return per_epoch * epochs
+    if options.start == "additive":
+        return additive + per_epoch * _gentle_epochs(epochs) + _rounds(options)
     if not _goes_on_from_linear(options):
         return per_epoch * epochs + _rounds(options)
     linear = additive if options.lstm_from == "additive" else per_epoch * epochs + options.settle
@@ -124,12 +128,26 @@ def _learn_lstm(table: VectorTable, options: CompressOptions, run: Run, device: 
     return stages.by_refits(stages.by_gradient(start), rounds=_rounds(options))
 
 
+def _fine_tune(table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str) -> Solution:
+    """Additive codes, then Algorithm 1 from there, which may have another loss than squared error."""
+    target, shape = _target(table, options, device)
+
+    def start() -> Start:
+        found = learn_additive(table, options.changed(learner="additive", start=None), run, device)
+        return Start(found.codes, found.composition, settled=True)
+
+    stages = _Stages(target, shape, _gently(options, len(table)), run, first=2)
+    return stages.by_refits(stages.by_gradient(start), rounds=_rounds(options))
+
+
 def _goes_on_from_linear(options: CompressOptions) -> bool:
     return options.composition == "lstm" and options.lstm_from != "start"
 
 
 def _rounds(options: CompressOptions) -> int:
-    """Rounds of refits; fewer for an LSTM, whose weights have no closed form and take much longer."""
+    """Rounds of refits, which are for squared error; fewer for an LSTM, whose weights take much longer to solve for."""
+    if options.loss != "squared":
+        return 0
     return min(options.settle, 2) if options.composition == "lstm" else options.settle
 
 
@@ -148,7 +166,8 @@ def _gently(options: CompressOptions, num_embeddings: int) -> CompressOptions:
 
 def _target(table: VectorTable, options: CompressOptions, device: torch.device | str) -> tuple[Target, CodeShape]:
     shape = options.code_shape(len(table), table.embedding_dim)
-    return Target.of(table, centred=can_shift(shape), device=device), shape
+    centred = can_shift(shape) and options.loss == "squared"  # cosines are those of vectors as they are
+    return Target.of(table, centred=centred, device=device), shape
 
 
 def _full_words(composition: CompositionModule) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kdcode.learning.composition import CompositionModule, LinearComposition, SideBySideComposition
+from kdcode.learning.loss import squared_distances
 from kdcode.learning.side_by_side import side_by_side
 from kdcode.learning.straight_through import flat_codes
 from kdcode.learning.target import CHUNK_ROWS, Target
@@ -31,14 +32,21 @@ def solve_weights(target: Target, codes: Tensor, composition: CompositionModule)
         _solve_blocks(target, codes, composition)
     elif isinstance(composition, LinearComposition) and composition.projection is None:
         with torch.no_grad():
-            composition.codebook.copy_(solve_codewords(target.vectors, codes, composition.codebook.detach()))
+            words = composition.codebook.detach()
+            composition.codebook.copy_(solve_codewords(target.vectors, codes, words, target.weights))
     else:
         _lbfgs(target, codes, composition)
 
 
 @torch.no_grad()
 def solve_codewords(
-    vectors: Tensor, codes: Tensor, words: Tensor, weights: Tensor | None = None, *, steps: int | None = None
+    vectors: Tensor,
+    codes: Tensor,
+    words: Tensor,
+    weights: Tensor | None = None,
+    *,
+    steps: int | None = None,
+    shared: bool = False,
 ) -> Tensor:
     """The codewords whose sums are nearest to vectors in squared distance, for fixed codes.
 
@@ -51,6 +59,7 @@ def solve_codewords(
         words: (D, K, e) codewords to start from; those that no row uses stay where they are.
         weights: (N,) of the rows; all 1 where left out.
         steps: of conjugate gradients, a few of which go most of the way; None goes all of it.
+        shared: whether all positions have the same codewords, and are to keep the same.
 
     Returns:
         (D, K, e) codewords.
@@ -60,24 +69,32 @@ def solve_codewords(
     def composed(values: Tensor, part: slice) -> Tensor:
         return F.embedding_bag(flat_codes(codes[part], size), values, mode="sum")
 
+    def tied(values: Tensor) -> Tensor:
+        """(D·K, …) values of codewords, or (K, …) where positions share them."""
+        return values.view(length, size, *values.shape[1:]).sum(dim=0) if shared else values
+
+    def untied(change: Tensor) -> Tensor:
+        return change.repeat(length, 1) if shared else change
+
     flat = words.flatten(0, 1)
-    slope = _sums_by_codeword(lambda part: vectors[part] - composed(flat, part), codes, words.shape, weights)
+    slope = tied(_sums_by_codeword(lambda part: vectors[part] - composed(flat, part), codes, words.shape, weights))
     if length * size <= _MOST_EQUATIONS:
-        counts = _pair_counts(codes, size, weights)
+        counts = tied(tied(_pair_counts(codes, size, weights)).t())
         if steps is None and length * size <= _MOST_EXACT:
-            return words + _solve_exactly(counts, slope).view_as(words)
+            return words + untied(_solve_exactly(counts, slope)).view_as(words)
         counts = counts.float()
         used = counts.diagonal()
 
         def apply(change: Tensor) -> Tensor:
             return counts @ change
     else:
-        used = torch.cat([torch.bincount(column, weights, minlength=size) for column in codes.t()]).float()
+        used = tied(torch.cat([torch.bincount(column, weights, minlength=size) for column in codes.t()]).float())
 
         def apply(change: Tensor) -> Tensor:
-            return _sums_by_codeword(lambda part: composed(change, part), codes, words.shape, weights)
+            whole = untied(change)
+            return tied(_sums_by_codeword(lambda part: composed(whole, part), codes, words.shape, weights))
 
-    return words + _conjugate_gradient(apply, slope, used, steps or _MOST_STEPS).view_as(words)
+    return words + untied(_conjugate_gradient(apply, slope, used, steps or _MOST_STEPS)).view_as(words)
 
 
 def _solve_exactly(counts: Tensor, slope: Tensor) -> Tensor:
@@ -164,11 +181,14 @@ def _lbfgs(target: Target, codes: Tensor, composition: CompositionModule) -> Non
 
     def loss() -> float:
         optimizer.zero_grad()
-        total = 0.0
+        total, start = 0.0, 0
         for vectors, part in zip(target.vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), strict=True):
-            squared = (composition.compose(part) - vectors).square().sum() / target.vectors.numel()
+            rows = squared_distances(composition.compose(part), vectors)
+            weights = None if target.weights is None else target.weights[start : start + len(part)]
+            squared = (rows.sum() if weights is None else rows @ weights) / target.vectors.numel()
             squared.backward()
             total += float(squared.detach())
+            start += len(part)
         return total
 
     optimizer.step(loss)
@@ -180,4 +200,4 @@ def _solve_blocks(target: Target, codes: Tensor, composition: SideBySideComposit
     for block in composition.blocks:
         words = composition.codebook[block.positions, :, : block.width]
         vectors, part = target.vectors[:, block.columns].contiguous(), codes[:, block.positions].contiguous()
-        words.copy_(solve_codewords(vectors, part, words.contiguous()))
+        words.copy_(solve_codewords(vectors, part, words.contiguous(), target.weights))

@@ -20,6 +20,7 @@ import torch
 from kdcode.budget import SizeLimit, Sizes
 from kdcode.errors import OptionError
 from kdcode.learning.additive import EFFORTS, AdditiveLearner, Effort
+from kdcode.learning.lengths import learned_from
 from kdcode.learning.run import Run
 from kdcode.learning.starts import random_start
 from kdcode.learning.target import Target, can_shift
@@ -27,7 +28,10 @@ from kdcode.options import CompressOptions
 from kdcode.symbols import StoredSymbols
 from kdcode.table import RowNumbers, VectorTable
 
-_SAMPLE_ROWS = 30_000
+_SAMPLE_ROWS = {"fast": 15_000, "normal": 30_000, "best": 30_000}
+_SAMPLE_WORK = 1 << 31
+"""Additions of a visit to all positions of the sample; fewer rows are looked at where each takes more."""
+_FEWEST_ROWS = 4000
 _GLIMPSE = Effort(cooling=4, sweeps=2)
 _POWER = {"fast": (1.15, 0.003), "normal": (1.26, 0.0018), "best": (1.30, 0.0015)}
 """The power and how much lower it is for each position; 0.3 becomes 0.23 with eight positions and normal effort."""
@@ -38,12 +42,25 @@ _LEAST_POWER = 1.05
 _SATURATION = 2.0
 """How many times e the rows may grow before error hardly grows with them."""
 _FIRST_SIZES = (16, 64, 256)
+_MOST_WORK = 1 << 18
+"""Additions of a visit to all positions of one row; beyond it sums are split into groups."""
 _WIDE = 32
 """Dimensions from which codewords shorter than vectors are worth a glimpse."""
+_PRODUCT_BITS = 1.5
+"""Bits for each coordinate from which codes without any sums may be the best, with small codebooks too."""
 _LONGEST = 512
 """Positions of a code that are ever proposed."""
 
-PLANNED = ("codebook_size", "code_length", "composition", "codeword_dim", "groups", "numbers")
+PLANNED = (
+    "codebook_size",
+    "code_length",
+    "composition",
+    "codeword_dim",
+    "groups",
+    "rotation",
+    "shared_codebook",
+    "numbers",
+)
 """The options that a plan chooses."""
 
 OnCandidate = Callable[[int, int, str], None]
@@ -69,9 +86,8 @@ class Candidate:
 
     def as_dict(self) -> dict[str, Any]:
         """Flat JSON values."""
-        named = ("composition", "codebook_size", "code_length", "codeword_dim", "groups", "numbers", "effort")
         return {
-            **{name: getattr(self.options, name) for name in named},
+            **{name: getattr(self.options, name) for name in (*PLANNED, "effort")},
             **self.sizes.as_dict(),
             "ratio_embedding": round(self.ratio, 2),
             "relative_error": round(self.relative_error, 4),
@@ -165,28 +181,37 @@ class _Glimpses:
             )
         options = options.changed(**{name: getattr(CompressOptions, name) for name in PLANNED})
         self.table, self.options, self.on_candidate, self.device = table, options, on_candidate, device
+        self.source = learned_from(table, options)
         no_symbols = isinstance(table.symbols, RowNumbers)
         self.symbol_bytes = 0 if no_symbols else StoredSymbols.build(table.symbols).nbytes
         draw = np.random.default_rng(options.seed)
-        self.rows = np.sort(draw.permutation(len(table))[:_SAMPLE_ROWS])
-        self.half = np.sort(draw.permutation(self.rows)[: len(self.rows) // 2])
+        self.order = draw.permutation(len(table))
         self.seen: dict[CompressOptions, tuple[float, float]] = {}
 
     def within(self, limit: SizeLimit, *, quick: bool = False) -> list[Candidate]:
-        """Candidates that keep to a limit, the best first: three sizes of codebook, then what is near the best."""
-        first = list(self._longest(limit, [{"codebook_size": size} for size in _FIRST_SIZES]))
-        if not first:
-            first = list(self._longest(limit, [{"codebook_size": size} for size in (8, 4, 2)]))
-        if not first:
+        """Candidates that keep to a limit, the best first.
+
+        Three sizes of codebook are looked at, then other shapes of the best, then other sizes of the best shape, and
+        last codes without sums.
+        """
+        tried = self._look_at(limit, [{"codebook_size": size} for size in _FIRST_SIZES], [])
+        tried = tried or self._look_at(limit, [{"codebook_size": size} for size in (8, 4, 2)], [])
+        if not tried:
             raise OptionError(f"size {limit}: too small for this table, even with codes of one bit")
-        tried = [self._candidate(options, done, len(first)) for done, options in enumerate(first)]
         if not quick:
-            best = min(tried, key=lambda candidate: candidate.relative_error).options
-            near = list(self._longest(limit, _near(best, self.table.embedding_dim)))
-            tried += [
-                self._candidate(options, done + len(first), len(near) + len(first)) for done, options in enumerate(near)
-            ]
-        return sorted(tried, key=lambda candidate: candidate.relative_error)
+            dim = self.table.embedding_dim
+            for settings in (_other_shapes, _other_sizes, _products):
+                tried = self._look_at(limit, settings(tried[0].options, dim), tried)
+        return tried
+
+    def _look_at(
+        self, limit: SizeLimit, settings: Sequence[dict[str, Any]], tried: Sequence[Candidate]
+    ) -> list[Candidate]:
+        """Candidates that were tried and those of more settings, the best first."""
+        new = [options for options in self._longest(limit, settings) if options not in {one.options for one in tried}]
+        of = len(tried) + len(new)
+        found = [*tried, *(self._candidate(options, len(tried) + done, of) for done, options in enumerate(new))]
+        return sorted(found, key=lambda candidate: candidate.relative_error)
 
     def _longest(self, limit: SizeLimit, settings: Sequence[dict[str, Any]]) -> Iterator[CompressOptions]:
         """For each setting the options with the longest code that the limit allows, where it allows any."""
@@ -201,13 +226,16 @@ class _Glimpses:
             if low < shortest:
                 continue
             longest = options.changed(code_length=low)
+            if options.composition == "linear" and _work(longest, self.table.embedding_dim) > _MOST_WORK:
+                yield from self._longest(limit, [_grouped_enough(longest, self.table.embedding_dim)])
+                continue
             width = longest.code_shape(len(self.table), self.table.embedding_dim).codeword_dim
             if options.codeword_dim in (None, width):  # else H is folded into codewords, and this is no other setting
                 yield longest
 
     def _candidate(self, options: CompressOptions, done: int, of: int) -> Candidate:
         if self.on_candidate is not None:
-            self.on_candidate(done, of, f"K={options.codebook_size}, D={options.code_length}, {options.numbers}")
+            self.on_candidate(done, of, f"K={options.codebook_size}, D={options.code_length}")
         if options not in self.seen:
             self.seen[options] = self._look(options)
         error, seconds = self.seen[options]
@@ -218,25 +246,28 @@ class _Glimpses:
 
     def _look(self, options: CompressOptions) -> tuple[float, float]:
         """What a whole run on all rows would come to: error and seconds."""
+        work = _work(options, self.table.embedding_dim)
+        count = min(_SAMPLE_ROWS[options.effort], max(_FEWEST_ROWS, _SAMPLE_WORK // work), len(self.table))
         started = time.monotonic()
-        error, rounding = self._glimpse(self.rows, options)
+        error, rounding = self._glimpse(self.order[:count], options)
         seconds = time.monotonic() - started
-        if len(self.rows) < len(self.table):
-            smaller, _ = self._glimpse(self.half, options)
+        if count < len(self.table):
+            smaller, _ = self._glimpse(self.order[: count // 2], options)
             growth = max(0.0, math.log(error / smaller, 2)) if smaller > 0 else 0.0
-            further = math.log(len(self.table) / len(self.rows)) / _SATURATION
+            further = math.log(len(self.table) / count) / _SATURATION
             error *= math.exp(growth * _SATURATION * -math.expm1(-further))
         power, less = (_LEAST_POWER, 0.0) if options.composition == "product" else _POWER[options.effort]
         power -= less * options.code_length + _FEW_POSITIONS / options.code_length
         error = min(1.0, error) ** max(_LEAST_POWER, power)
         short, whole = len(_GLIMPSE.rounds()), len(EFFORTS[options.effort].rounds())
         sweeps = (EFFORTS[options.effort].sweeps + 2) / (_GLIMPSE.sweeps + 2)
-        return error + rounding, seconds * whole / short * sweeps * len(self.table) / len(self.rows)
+        return error + rounding, seconds * whole / short * sweeps * len(self.table) / count
 
     def _glimpse(self, rows: np.ndarray[Any, Any], options: CompressOptions) -> tuple[float, float]:
         """The error on some rows, and what rounding the codewords would add to it."""
-        weights = None if self.table.weights is None else self.table.weights[rows]
-        sample = VectorTable(None, self.table.matrix[rows], weights)
+        rows = np.sort(rows)
+        weights = None if self.source.weights is None else self.source.weights[rows]
+        sample = VectorTable(None, self.source.matrix[rows], weights)
         shape = replace(options.code_shape(len(self.table), self.table.embedding_dim), num_embeddings=len(rows))
         target = Target.of(sample, centred=can_shift(shape), device=self.device)
         learner = AdditiveLearner(target, random_start(target, shape, options.seed), options, _GLIMPSE)
@@ -248,17 +279,67 @@ class _Glimpses:
         return error, noise / target.variance if target.variance else 0.0
 
 
-def _near(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
-    """What else is worth a glimpse, once a codebook size is known to be good."""
-    size = best.codebook_size
-    settings: list[dict[str, Any]] = [{"codebook_size": size // 2}, {"codebook_size": size * 2}]
-    settings = [setting for setting in settings if setting["codebook_size"] not in (1, *_FIRST_SIZES)]
-    settings.append({"codebook_size": size, "numbers": "float16"})
-    settings.append({"codebook_size": 256, "composition": "product"})
-    if embedding_dim >= _WIDE:
-        settings.append({"codebook_size": size, "codeword_dim": embedding_dim * 3 // 4})
-        for groups in (2, 4):
+def _work(options: CompressOptions, embedding_dim: int) -> int:
+    """Additions of a visit to all positions of one row: D·K for each position of a sum."""
+    groups = embedding_dim if options.composition == "product" else options.groups or 1
+    in_sum = max(1, options.code_length // groups)
+    return options.code_length * in_sum * options.codebook_size
+
+
+def _grouped_enough(longest: CompressOptions, embedding_dim: int) -> dict[str, Any]:
+    """The setting of a code that is too long to search as one sum: as few groups as will do."""
+    groups = 2
+    while _work(longest.changed(composition="grouped", groups=groups), embedding_dim) > _MOST_WORK:
+        groups *= 2
+    return {
+        "codebook_size": longest.codebook_size,
+        "composition": "grouped",
+        "groups": _possible_groups(groups, embedding_dim),
+        "rotation": True,
+    }
+
+
+def _possible_groups(groups: int, embedding_dim: int) -> int:
+    """The number of even groups that is nearest to what is wanted."""
+    return -(-embedding_dim // -(-embedding_dim // min(groups, embedding_dim)))
+
+
+def _other_shapes(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
+    """Fewer and more groups than the best has, with a rotation and without, and codewords shorter than vectors."""
+    if embedding_dim < _WIDE:
+        return []
+    size, groups = best.codebook_size, best.groups or 1
+    settings: list[dict[str, Any]] = [{"codebook_size": size, "codeword_dim": embedding_dim * 3 // 4}]
+    for many in (groups // 2, groups, 2 * groups, 4 * groups):
+        if 1 < many <= embedding_dim // 2:
             settings += [
-                {"codebook_size": many, "composition": "grouped", "groups": groups} for many in (size, 2 * size)
+                {
+                    "codebook_size": size,
+                    "composition": "grouped",
+                    "groups": _possible_groups(many, embedding_dim),
+                    "rotation": rotation,
+                }
+                for rotation in (False, True)
             ]
     return settings
+
+
+def _other_sizes(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
+    """Half and twice as many codewords in the same shape; float16 where integers may be too coarse."""
+    shape = {name: getattr(best, name) for name in ("composition", "codeword_dim", "groups", "rotation")}
+    sizes = [size for size in (best.codebook_size // 2, best.codebook_size * 2) if size > 1]
+    return [
+        *({"codebook_size": size, **shape} for size in sizes),
+        {"codebook_size": best.codebook_size, **shape, "numbers": "float16"},
+    ]
+
+
+def _products(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
+    """Codes without sums; with many bits for each coordinate, of small codebooks too."""
+    bits = best.code_length * (best.codebook_size - 1).bit_length() / embedding_dim
+    sizes = (8, 16, 64, 256) if bits >= _PRODUCT_BITS else (256,)
+    return [
+        {"codebook_size": size, "composition": "product", "rotation": rotation}
+        for size in sizes
+        for rotation in (False, True)
+    ]

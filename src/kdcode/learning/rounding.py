@@ -35,7 +35,8 @@ def rounded(
         Codes that are worse in no row, and codebook and composition as they are stored.
     """
     words, twin = composition.to_numpy()
-    codebook = Codebook.of(words, number_format)
+    shared = composition.shape.shared
+    codebook = Codebook.of(words[:1] if shared else words, number_format, shared_by=len(words) if shared else None)
     twin = as_stored(twin, codebook)
     if number_format == "float32" or not settle:
         return codes, codebook, twin
@@ -57,6 +58,8 @@ def _settle_sums(vectors: Tensor, codes: Tensor, composition: CompositionModule)
         words = words @ composition.projection.detach()
         search = SumSearch(words)
         return search.improve(vectors, codes, [0.0] * _SWEEPS, seed=0, keep_better=True)
+    if composition.basis is not None:
+        vectors = vectors @ composition.basis.detach().t()
     for block in blocks_of(composition):
         search = SumSearch(words[block.positions, :, : block.width].contiguous())
         part = codes[:, block.positions].contiguous()

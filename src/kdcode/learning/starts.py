@@ -17,6 +17,7 @@ from kdcode.learning.composition import (
     make_composition,
 )
 from kdcode.learning.kmeans import residual_kmeans
+from kdcode.learning.least_squares import solve_codewords
 from kdcode.learning.randomness import generator_for
 from kdcode.learning.straight_through import lookup, swap_costs
 from kdcode.learning.target import CHUNK_ROWS, Target
@@ -25,6 +26,8 @@ _LSTM_SIGNAL = 0.1
 """Root mean square of codewords in an LSTM that starts as a linear composition; small, so that gates stay linear."""
 
 
+_PRINCIPAL_ROWS = 100_000
+"""Rows that are enough to tell a table's principal directions."""
 _WARM_SHARPNESS = 0.1
 _WARM_MARGIN = 0.1
 
@@ -50,7 +53,13 @@ def random_start(target: Target, shape: CodeShape, seed: int) -> Start:
         words = torch.randn(composition.codebook.shape, generator=generator) * shape.code_length**-0.5
         mean = target.vectors.mean(dim=0).cpu() / shape.code_length  # an LSTM has no other place for the mean
         _linear_as_lstm(composition, words @ _random_basis(shape, generator) + mean)
-    return Start(codes, composition.to(device))
+    composition = composition.to(device)
+    if isinstance(composition, SideBySideComposition):
+        _turn_to_blocks(target, composition)
+    if shape.shared:
+        with torch.no_grad():
+            composition.codebook.copy_(composition.codebook[:1].expand_as(composition.codebook))
+    return Start(codes, composition)
 
 
 def warm_start(target: Target, shape: CodeShape, seed: int) -> Start:
@@ -58,8 +67,10 @@ def warm_start(target: Target, shape: CodeShape, seed: int) -> Start:
     generator = generator_for(seed, "start")
     composition = make_composition(shape, generator=generator).to(target.vectors.device)
     if isinstance(composition, SideBySideComposition):
+        _turn_to_blocks(target, composition)
         return Start(_kmeans_by_block(target, composition, generator), composition)
-    codes, words = residual_kmeans(target.vectors, shape.code_length, shape.codebook_size, generator, target.weights)
+    find = _shared_kmeans if shape.shared else residual_kmeans
+    codes, words = find(target.vectors, shape.code_length, shape.codebook_size, generator, target.weights)
     if isinstance(composition, LSTMComposition):
         _linear_as_lstm(composition, words)
     elif isinstance(composition, LinearComposition):
@@ -108,12 +119,55 @@ def first_logits(target: Target, start: Start, name: str, seed: int) -> Tensor:
 @torch.no_grad()
 def _kmeans_by_block(target: Target, composition: SideBySideComposition, generator: torch.Generator) -> Tensor:
     codes = []
+    rotation = composition.rotation
+    vectors = target.vectors if rotation is None else target.vectors @ rotation.t()
     for block in composition.blocks:
-        part = target.vectors[:, block.columns].contiguous()
+        part = vectors[:, block.columns].contiguous()
         found, words = residual_kmeans(part, block.length, composition.shape.codebook_size, generator, target.weights)
         composition.codebook[block.positions].zero_()[:, :, : block.width] = words
         codes.append(found)
     return torch.cat(codes, dim=1)
+
+
+def _shared_kmeans(
+    vectors: Tensor, length: int, size: int, generator: torch.Generator, weights: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Residual k-means whose steps have each a part of the K codewords, that all positions then choose from.
+
+    Where there are more positions than codewords to share out, the last ones begin with any.
+    """
+    steps = min(length, size // 2)
+    part = size // steps
+    codes = torch.randint(size, (len(vectors), length), generator=generator).to(vectors.device)
+    found, few = residual_kmeans(vectors, steps, part, generator, weights)
+    codes[:, :steps] = found + part * torch.arange(steps, device=vectors.device)
+    words = vectors.new_zeros(size, vectors.shape[1])
+    words[: steps * part] = few.flatten(0, 1)
+    words = words.expand(length, -1, -1).contiguous()
+    return codes, words if steps == length else solve_codewords(vectors, codes, words, weights, shared=True)
+
+
+@torch.no_grad()
+def _turn_to_blocks(target: Target, composition: SideBySideComposition) -> None:
+    """Give every block principal directions, strong and weak ones, so that none has more to keep than the others.
+
+    With equal bits the error is smallest where the products of the blocks' variances are equal (Ge et al., 2013, whose
+    allocation this is).
+    """
+    if composition.rotation is None:
+        return
+    vectors = target.vectors[:: -(-len(target) // _PRINCIPAL_ROWS)]
+    variances, directions = torch.linalg.eigh((vectors.t() @ vectors / len(vectors)).double())
+    blocks = composition.blocks
+    rows: list[list[int]] = [[] for _ in blocks]
+    filled = [0.0] * len(blocks)
+    for place in range(len(variances) - 1, -1, -1):
+        free = [number for number, block in enumerate(blocks) if len(rows[number]) < block.width]
+        chosen = min(free, key=lambda number: filled[number])
+        rows[chosen].append(place)
+        filled[chosen] += math.log(max(float(variances[place]), 1e-12))
+    order = torch.tensor([place for row in rows for place in row], device=directions.device)
+    composition.rotation.copy_(directions[:, order].t())
 
 
 @torch.no_grad()

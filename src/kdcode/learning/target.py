@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kdcode.budget import CodeShape
 from kdcode.learning.composition import CompositionModule, SideBySideComposition
+from kdcode.learning.loss import Loss, squared_distances
 from kdcode.table import VectorTable
 
 CHUNK_ROWS = 8192
@@ -60,14 +61,14 @@ class Target:
         return len(self.vectors)
 
     @torch.no_grad()
-    def row_errors(self, codes: Tensor, composition: CompositionModule) -> Tensor:
-        """(N,) squared distances between the vectors and what (N, D) codes compose to."""
+    def row_errors(self, codes: Tensor, composition: CompositionModule, loss: Loss = squared_distances) -> Tensor:
+        """(N,) losses between the vectors and what (N, D) codes compose to."""
         parts = zip(self.vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), strict=True)
-        return torch.cat([(vectors - composition.compose(part)).square().sum(dim=1) for vectors, part in parts])
+        return torch.cat([loss(composition.compose(part), vectors) for vectors, part in parts])
 
-    def error(self, codes: Tensor, composition: CompositionModule) -> float:
-        """Relative squared error of a solution, rows counted by their weight."""
-        rows = self.row_errors(codes, composition).double()
+    def error(self, codes: Tensor, composition: CompositionModule, loss: Loss = squared_distances) -> float:
+        """Relative loss of a solution, rows counted by their weight."""
+        rows = self.row_errors(codes, composition, loss).double()
         squared = float(rows.sum() if self.weights is None else rows @ self.weights.double())
         if self.variance > 0:
             return squared / self.variance
@@ -81,8 +82,9 @@ class Target:
             projection.mul_(self.scale)
         elif isinstance(composition, SideBySideComposition):
             composition.codebook.mul_(self.scale)
+            shift = self.shift if composition.rotation is None else composition.rotation @ self.shift
             for block in composition.blocks:
-                composition.codebook[block.positions, :, : block.width] += self.shift[block.columns] / block.length
+                composition.codebook[block.positions, :, : block.width] += shift[block.columns] / block.length
         else:
             composition.codebook.mul_(self.scale).add_(self.shift / composition.shape.code_length)
 

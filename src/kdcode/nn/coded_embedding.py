@@ -24,6 +24,8 @@ class CodedRows(nn.Module):
     """
 
     packed: Tensor
+    scale_places: Tensor | None
+    scale_levels: Tensor | None
 
     def __init__(self, coded: CodedTable, *, form: str = "packed", trainable: bool = False) -> None:
         super().__init__()
@@ -40,6 +42,9 @@ class CodedRows(nn.Module):
         else:
             stored = torch.from_numpy(coded.codes.astype("uint8" if self.bits <= 8 else "int32"))
         self.register_buffer("packed", stored)
+        scales = coded.scales
+        self.register_buffer("scale_places", None if scales is None else torch.tensor(scales.places))
+        self.register_buffer("scale_levels", None if scales is None else torch.tensor(scales.levels))
 
     def codes(self, rows: Tensor) -> Tensor:
         """(n,) rows to their (n, D) codes."""
@@ -48,7 +53,10 @@ class CodedRows(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """(n,) rows to their (n, d) vectors."""
-        return self.composition.compose(self.codes(rows))
+        vectors = self.composition.compose(self.codes(rows))
+        if self.scale_places is None or self.scale_levels is None:
+            return vectors
+        return vectors * self.scale_levels[self.scale_places[rows].long()][:, None]
 
 
 class CodedEmbedding(nn.Module):
