@@ -37,7 +37,7 @@ def test_predicted_errors_are_near_those_of_whole_runs(size):
 def test_a_sample_tells_what_all_rows_would_come_to(monkeypatch):
     table = glove_50d().head(4000)
     seen = kdcode.plan(table, "20x", options=FAST)
-    monkeypatch.setattr(planning, "_SAMPLE_ROWS", 2000)
+    monkeypatch.setitem(planning._SAMPLE_ROWS, "fast", 2000)
     guessed = {one.options: one.relative_error for one in kdcode.plan(table, "20x", options=FAST).candidates}
     for candidate in seen.candidates:
         if candidate.options in guessed:

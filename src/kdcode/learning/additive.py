@@ -31,6 +31,7 @@ from kdcode.options import CompressOptions
 _DESCENTS = 2
 _HOT, _WARM, _COLD = 2.8, 1.0, 0.4
 """Where cooling starts, from codes that say nothing or from good ones, and where it ends, when codes hardly change."""
+_WARM_SWEEPS = 2
 _PERFECT = 1e-12
 """An error that is nothing but rounding: there is no reason to go on."""
 _LEVEL_ROWS = 1 << 16
@@ -54,33 +55,41 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to search.
+    """How long to search: first from the start, warming it up a little, then from codes that say nothing.
+
+    The second is better where it has time to cool, the first where codes are long. The better of the two is kept.
 
     Args:
-        cooling: rounds in which codes cool down.
+        warm: rounds in which codes of the start cool down.
+        cooling: rounds in which codes that are drawn anew cool down.
         sweeps: visits to every position in such a round.
-        forget: whether codes are drawn anew before that; too few rounds could not make up for it.
     """
 
-    cooling: int
-    sweeps: int
-    forget: bool = True
+    warm: int = 0
+    cooling: int = 0
+    sweeps: int = 2
 
     def rounds(self) -> list[Round]:
-        """Descend, which tells the table's scale; forget all of it, cool down, and descend again."""
+        """Descend, which tells the table's scale; then cool down and descend, once or twice."""
         descent = Round((0.0, 0.0), keep_better=True)
         closing = Round((0.0,) * 4, keep_better=True, steps=None)
-        hot = _HOT if self.forget else _WARM
-        steps = [number / max(1, self.cooling - 1) for number in range(self.cooling)]
-        cooling = [Round((hot + (_COLD - hot) * step,) * self.sweeps) for step in steps]
-        melting = [Round((math.inf,))] if self.forget else []
-        return [descent] * _DESCENTS + melting + cooling + [closing, closing]
+        planned = [descent] * _DESCENTS
+        if self.warm:
+            planned += [*_cooled(_WARM, self.warm, _WARM_SWEEPS), closing, closing]
+        if self.cooling:
+            planned += [Round((math.inf,)), *_cooled(_HOT, self.cooling, self.sweeps), closing, closing]
+        return planned
+
+
+def _cooled(hot: float, rounds: int, sweeps: int) -> list[Round]:
+    steps = [number / max(1, rounds - 1) for number in range(rounds)]
+    return [Round((hot + (_COLD - hot) * step,) * sweeps) for step in steps]
 
 
 EFFORTS = {
-    "fast": Effort(cooling=4, sweeps=2, forget=False),
-    "normal": Effort(cooling=60, sweeps=3),
-    "best": Effort(cooling=200, sweeps=4),
+    "fast": Effort(warm=4),
+    "normal": Effort(warm=4, cooling=60, sweeps=3),
+    "best": Effort(warm=4, cooling=200, sweeps=4),
 }
 """The efforts that options name."""
 

@@ -20,9 +20,19 @@ import torch
 from kdcode.budget import SizeLimit, Sizes
 from kdcode.errors import OptionError
 from kdcode.learning.additive import EFFORTS, AdditiveLearner, Effort
+from kdcode.learning.candidates import (
+    FIRST_SIZES,
+    MOST_WORK,
+    grouped_enough,
+    other_shapes,
+    other_sizes,
+    positions_in_sum,
+    short_sums,
+    work_of,
+)
 from kdcode.learning.lengths import learned_from
 from kdcode.learning.run import Run
-from kdcode.learning.starts import random_start
+from kdcode.learning.starts import random_start, warm_start
 from kdcode.learning.target import Target, can_shift
 from kdcode.options import CompressOptions
 from kdcode.symbols import StoredSymbols
@@ -32,22 +42,21 @@ _SAMPLE_ROWS = {"fast": 15_000, "normal": 30_000, "best": 30_000}
 _SAMPLE_WORK = 1 << 31
 """Additions of a visit to all positions of the sample; fewer rows are looked at where each takes more."""
 _FEWEST_ROWS = 4000
-_GLIMPSE = Effort(cooling=4, sweeps=2)
+_GLIMPSE = Effort(cooling=4)
+_SHORT_GLIMPSE = Effort(warm=2)
+"""From k-means, which is nearly all there is to learn where few positions are added, or none."""
+_SHORT_SUM = 3
 _POWER = {"fast": (1.15, 0.003), "normal": (1.26, 0.0018), "best": (1.30, 0.0015)}
-"""The power and how much lower it is for each position; 0.3 becomes 0.23 with eight positions and normal effort."""
+"""The power and how much lower it is for each position of a sum; 0.3 becomes 0.23 with eight and normal effort."""
+_HIGHER, _SMALL_ERROR = 0.045, 0.2
+"""How much higher the power is for each time that the glimpse's error is e times smaller than a small one."""
 _FEW_POSITIONS = 0.16
 """How much lower the power is with one position, by half of that with two, and so on: there is less to search."""
 _LEAST_POWER = 1.05
-"""Also the power of product codes, whose positions do not depend on each other: a glimpse has it nearly all."""
+_TURNED_POWER = 1.02
+"""The power of short sums whose rotation has time to turn; without one, a glimpse has it all."""
 _SATURATION = 2.0
 """How many times e the rows may grow before error hardly grows with them."""
-_FIRST_SIZES = (16, 64, 256)
-_MOST_WORK = 1 << 18
-"""Additions of a visit to all positions of one row; beyond it sums are split into groups."""
-_WIDE = 32
-"""Dimensions from which codewords shorter than vectors are worth a glimpse."""
-_PRODUCT_BITS = 1.5
-"""Bits for each coordinate from which codes without any sums may be the best, with small codebooks too."""
 _LONGEST = 512
 """Positions of a code that are ever proposed."""
 
@@ -194,13 +203,13 @@ class _Glimpses:
         Three sizes of codebook are looked at, then other shapes of the best, then other sizes of the best shape, and
         last codes without sums.
         """
-        tried = self._look_at(limit, [{"codebook_size": size} for size in _FIRST_SIZES], [])
+        tried = self._look_at(limit, [{"codebook_size": size} for size in FIRST_SIZES], [])
         tried = tried or self._look_at(limit, [{"codebook_size": size} for size in (8, 4, 2)], [])
         if not tried:
             raise OptionError(f"size {limit}: too small for this table, even with codes of one bit")
         if not quick:
             dim = self.table.embedding_dim
-            for settings in (_other_shapes, _other_sizes, _products):
+            for settings in (other_shapes, other_sizes, short_sums):
                 tried = self._look_at(limit, settings(tried[0].options, dim), tried)
         return tried
 
@@ -226,8 +235,8 @@ class _Glimpses:
             if low < shortest:
                 continue
             longest = options.changed(code_length=low)
-            if options.composition == "linear" and _work(longest, self.table.embedding_dim) > _MOST_WORK:
-                yield from self._longest(limit, [_grouped_enough(longest, self.table.embedding_dim)])
+            if options.composition == "linear" and work_of(longest) > MOST_WORK:
+                yield from self._longest(limit, [grouped_enough(longest, self.table.embedding_dim)])
                 continue
             width = longest.code_shape(len(self.table), self.table.embedding_dim).codeword_dim
             if options.codeword_dim in (None, width):  # else H is folded into codewords, and this is no other setting
@@ -246,22 +255,18 @@ class _Glimpses:
 
     def _look(self, options: CompressOptions) -> tuple[float, float]:
         """What a whole run on all rows would come to: error and seconds."""
-        work = _work(options, self.table.embedding_dim)
+        work = work_of(options)
         count = min(_SAMPLE_ROWS[options.effort], max(_FEWEST_ROWS, _SAMPLE_WORK // work), len(self.table))
         started = time.monotonic()
         error, rounding = self._glimpse(self.order[:count], options)
         seconds = time.monotonic() - started
         if count < len(self.table):
             smaller, _ = self._glimpse(self.order[: count // 2], options)
-            growth = max(0.0, math.log(error / smaller, 2)) if smaller > 0 else 0.0
-            further = math.log(len(self.table) / count) / _SATURATION
-            error *= math.exp(growth * _SATURATION * -math.expm1(-further))
-        power, less = (_LEAST_POWER, 0.0) if options.composition == "product" else _POWER[options.effort]
-        power -= less * options.code_length + _FEW_POSITIONS / options.code_length
-        error = min(1.0, error) ** max(_LEAST_POWER, power)
-        short, whole = len(_GLIMPSE.rounds()), len(EFFORTS[options.effort].rounds())
-        sweeps = (EFFORTS[options.effort].sweeps + 2) / (_GLIMPSE.sweeps + 2)
-        return error + rounding, seconds * whole / short * sweeps * len(self.table) / count
+            error = _grown(options, smaller, error, len(self.table) / count)
+        error = min(1.0, error) ** _power(options, error)
+        glimpse = _SHORT_GLIMPSE if positions_in_sum(options) <= _SHORT_SUM else _GLIMPSE
+        times = _work_in(EFFORTS[options.effort]) / _work_in(glimpse)
+        return error + rounding, seconds * times * len(self.table) / count
 
     def _glimpse(self, rows: np.ndarray[Any, Any], options: CompressOptions) -> tuple[float, float]:
         """The error on some rows, and what rounding the codewords would add to it."""
@@ -270,7 +275,9 @@ class _Glimpses:
         sample = VectorTable(None, self.source.matrix[rows], weights)
         shape = replace(options.code_shape(len(self.table), self.table.embedding_dim), num_embeddings=len(rows))
         target = Target.of(sample, centred=can_shift(shape), device=self.device)
-        learner = AdditiveLearner(target, random_start(target, shape, options.seed), options, _GLIMPSE)
+        short = positions_in_sum(options) <= _SHORT_SUM
+        start = (warm_start if short else random_start)(target, shape, options.seed)
+        learner = AdditiveLearner(target, start, options, _SHORT_GLIMPSE if short else _GLIMPSE)
         error = learner.run(Run(0)).error
         if options.numbers != "int8":
             return error, 0.0
@@ -279,67 +286,29 @@ class _Glimpses:
         return error, noise / target.variance if target.variance else 0.0
 
 
-def _work(options: CompressOptions, embedding_dim: int) -> int:
-    """Additions of a visit to all positions of one row: D·K for each position of a sum."""
-    groups = embedding_dim if options.composition == "product" else options.groups or 1
-    in_sum = max(1, options.code_length // groups)
-    return options.code_length * in_sum * options.codebook_size
+def _grown(options: CompressOptions, half: float, whole: float, times: float) -> float:
+    """The error on several times the rows of a sample, from that on half of it and on the whole of it.
+
+    k-means fits its rows more closely by a share that falls as 1/N, and short sums are like it; long ones take longer.
+    """
+    if not 0 < half < whole:
+        return whole
+    if positions_in_sum(options) <= _SHORT_SUM:
+        return whole + (whole - half) * (1 - 1 / times)
+    further = math.log(times) / _SATURATION
+    return float(whole * math.exp(math.log(whole / half, 2) * _SATURATION * -math.expm1(-further)))
 
 
-def _grouped_enough(longest: CompressOptions, embedding_dim: int) -> dict[str, Any]:
-    """The setting of a code that is too long to search as one sum: as few groups as will do."""
-    groups = 2
-    while _work(longest.changed(composition="grouped", groups=groups), embedding_dim) > _MOST_WORK:
-        groups *= 2
-    return {
-        "codebook_size": longest.codebook_size,
-        "composition": "grouped",
-        "groups": _possible_groups(groups, embedding_dim),
-        "rotation": True,
-    }
+def _work_in(effort: Effort) -> int:
+    """How much an effort does: a solve takes about as long as two sweeps."""
+    return sum(len(planned.temperatures) + 2 for planned in effort.rounds())
 
 
-def _possible_groups(groups: int, embedding_dim: int) -> int:
-    """The number of even groups that is nearest to what is wanted."""
-    return -(-embedding_dim // -(-embedding_dim // min(groups, embedding_dim)))
-
-
-def _other_shapes(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
-    """Fewer and more groups than the best has, with a rotation and without, and codewords shorter than vectors."""
-    if embedding_dim < _WIDE:
-        return []
-    size, groups = best.codebook_size, best.groups or 1
-    settings: list[dict[str, Any]] = [{"codebook_size": size, "codeword_dim": embedding_dim * 3 // 4}]
-    for many in (groups // 2, groups, 2 * groups, 4 * groups):
-        if 1 < many <= embedding_dim // 2:
-            settings += [
-                {
-                    "codebook_size": size,
-                    "composition": "grouped",
-                    "groups": _possible_groups(many, embedding_dim),
-                    "rotation": rotation,
-                }
-                for rotation in (False, True)
-            ]
-    return settings
-
-
-def _other_sizes(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
-    """Half and twice as many codewords in the same shape; float16 where integers may be too coarse."""
-    shape = {name: getattr(best, name) for name in ("composition", "codeword_dim", "groups", "rotation")}
-    sizes = [size for size in (best.codebook_size // 2, best.codebook_size * 2) if size > 1]
-    return [
-        *({"codebook_size": size, **shape} for size in sizes),
-        {"codebook_size": best.codebook_size, **shape, "numbers": "float16"},
-    ]
-
-
-def _products(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
-    """Codes without sums; with many bits for each coordinate, of small codebooks too."""
-    bits = best.code_length * (best.codebook_size - 1).bit_length() / embedding_dim
-    sizes = (8, 16, 64, 256) if bits >= _PRODUCT_BITS else (256,)
-    return [
-        {"codebook_size": size, "composition": "product", "rotation": rotation}
-        for size in sizes
-        for rotation in (False, True)
-    ]
+def _power(options: CompressOptions, glimpse: float) -> float:
+    """Of what error a glimpse ended with, the power that a whole run ends near."""
+    in_sum = positions_in_sum(options)
+    if in_sum <= _SHORT_SUM:
+        return _TURNED_POWER if options.rotation and options.effort != "fast" else 1.0
+    power, less = _POWER[options.effort]
+    power -= less * in_sum + _FEW_POSITIONS / in_sum
+    return max(_LEAST_POWER, power + _HIGHER * max(0.0, math.log(_SMALL_ERROR / max(glimpse, 1e-12))))

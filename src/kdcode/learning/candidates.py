@@ -1,0 +1,93 @@
+"""Which settings a plan looks at: sizes and shapes of codebooks, each found near the best of those before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kdcode.options import CompressOptions
+
+FIRST_SIZES = (16, 64, 256)
+"""Sizes of codebooks that are looked at first."""
+MOST_WORK = 1 << 18
+"""Additions of a visit to all positions of one row; beyond it sums are split into groups."""
+_WIDE = 32
+"""Dimensions from which codewords shorter than vectors are worth a glimpse."""
+_MANY_BITS = 1.5
+"""Bits for each coordinate from which codes without any sums may be the best, with small codebooks too."""
+
+
+def work_of(options: CompressOptions) -> int:
+    """Additions of a visit to all positions of one row: D·K for each position of a sum."""
+    return options.code_length * positions_in_sum(options) * options.codebook_size
+
+
+def positions_in_sum(options: CompressOptions) -> int:
+    """How many codewords are added for a coordinate."""
+    return 1 if options.composition == "product" else max(1, options.code_length // (options.groups or 1))
+
+
+def grouped_enough(longest: CompressOptions, embedding_dim: int) -> dict[str, Any]:
+    """The setting of a code that is too long to search as one sum: as few groups as will do."""
+    groups = 2
+    while groups < embedding_dim:
+        if work_of(longest.changed(composition="grouped", groups=groups)) <= MOST_WORK:
+            break
+        groups *= 2
+    return {
+        "codebook_size": longest.codebook_size,
+        "composition": "grouped",
+        "groups": _possible_groups(groups, embedding_dim),
+        "rotation": True,
+    }
+
+
+def _possible_groups(groups: int, embedding_dim: int) -> int:
+    """The number of even groups that is nearest to what is wanted."""
+    return -(-embedding_dim // -(-embedding_dim // min(groups, embedding_dim)))
+
+
+def other_shapes(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
+    """Fewer and more groups than the best has, with a rotation and without, and codewords shorter than vectors."""
+    if embedding_dim < _WIDE:
+        return []
+    size, groups = best.codebook_size, best.groups or 1
+    settings: list[dict[str, Any]] = [{"codebook_size": size, "codeword_dim": embedding_dim * 3 // 4}]
+    for many in (groups // 2, groups, 2 * groups, 4 * groups):
+        if 1 < many <= embedding_dim // 2:
+            settings += [
+                {
+                    "codebook_size": size,
+                    "composition": "grouped",
+                    "groups": _possible_groups(many, embedding_dim),
+                    "rotation": rotation,
+                }
+                for rotation in (False, True)
+            ]
+    return settings
+
+
+def other_sizes(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
+    """Half and twice as many codewords in the same shape; float16 where integers may be too coarse."""
+    shape = {name: getattr(best, name) for name in ("composition", "codeword_dim", "groups", "rotation")}
+    sizes = [size for size in (best.codebook_size // 2, best.codebook_size * 2) if size > 1]
+    return [
+        *({"codebook_size": size, **shape} for size in sizes),
+        {"codebook_size": best.codebook_size, **shape, "numbers": "float16"},
+    ]
+
+
+def short_sums(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
+    """Codes without sums; with many bits for each coordinate, of small codebooks too, and sums of few coordinates."""
+    bits = best.code_length * (best.codebook_size - 1).bit_length() / embedding_dim
+    many = bits >= _MANY_BITS
+    settings: list[dict[str, Any]] = [
+        {"codebook_size": size, "composition": "product", "rotation": rotation}
+        for size in ((8, 16, 64, 256) if many else (256,))
+        for rotation in (False, True)
+    ]
+    if many and embedding_dim >= _WIDE:
+        groups = _possible_groups(embedding_dim // 4, embedding_dim)
+        settings += [
+            {"codebook_size": size, "composition": "grouped", "groups": groups, "rotation": True} for size in (32, 64)
+        ]
+    return settings
