@@ -24,6 +24,7 @@ from peers import PEERS, Fitted, Matrix, Peer, Setting
 from result_file import write_result
 
 import kdcode
+from kdcode.learning.planning import PLANNED
 
 RESULTS = Path(__file__).parent / "results" / "equal_bytes.json"
 FIGURE = Path(__file__).parent / "figures" / "equal_bytes.svg"
@@ -80,8 +81,7 @@ def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fi
     started = time.perf_counter()
     coded = kdcode.compress(table, size=f"{times:.6f}x", effort=effort)
     seconds = time.perf_counter() - started
-    named = ("composition", "codebook_size", "code_length", "codeword_dim", "groups", "numbers", "effort")
-    setting = {name: coded.provenance["options"][name] for name in named}
+    setting = {name: coded.provenance["options"][name] for name in (*PLANNED, "effort")}
     rows = np.arange(len(coded))
     fitted = Fitted(coded.decode(rows), coded.encode, lambda: coded.decode(rows))
     return setting, coded.sizes.embedding, fitted, seconds

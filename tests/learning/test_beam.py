@@ -63,3 +63,15 @@ def test_other_compositions_take_the_numpy_way(kind):
     coded = coded_table(kind)
     vectors = np.random.default_rng(0).normal(size=(7, coded.embedding_dim)).astype(np.float32)
     np.testing.assert_array_equal(encode(coded, vectors), coded.encode(vectors))
+
+
+@pytest.mark.parametrize("kind", ["linear", "projected", "product", "grouped", "turned", "shared", "scaled", "lstm"])
+def test_every_kind_of_table_encodes_as_well_as_in_numpy(kind):
+    coded = coded_table(kind, length=4, size=16, dim=8)
+    vectors = np.random.default_rng(1).normal(size=(100, 8)).astype(np.float32)
+    near = vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if kind == "scaled" else vectors
+    ours, theirs = (
+        np.square(near - coded.compose(codes)).sum(axis=1).mean()
+        for codes in (encode(coded, vectors, beam=4), coded.encode(vectors, beam=4))
+    )
+    assert ours == pytest.approx(theirs, rel=0.05)

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from kdcode.coded import CodedTable
-from kdcode.composition import Linear
+from kdcode.composition import Linear, SideBySide
 from kdcode.errors import OptionError
 from kdcode.learning.code_search import SumSearch
 from kdcode.learning.side_by_side import side_by_side
+from kdcode.row_scales import directions
 
 _CHUNK_FLOATS = 1 << 20
 _GROUP = 16
@@ -33,7 +34,7 @@ def encode(
     """What `CodedTable.encode` does, on the threads of torch or on another device.
 
     Args:
-        coded: whose codebook is used; its composition must be linear, or the numpy way is taken.
+        coded: whose codebook is used; for an LSTM the numpy way is taken.
         vectors: (n, d) finite numbers.
         beam: partial codes kept per vector; more is slower and better.
         sweeps: passes of refinement after it.
@@ -42,15 +43,28 @@ def encode(
     Returns:
         (n, D) codes.
     """
-    if not isinstance(coded.composition, Linear):
+    composition = coded.composition
+    if not isinstance(composition, Linear | SideBySide):
         return np.atleast_2d(coded.encode(vectors, beam=beam, sweeps=sweeps))
     if beam < 1 or sweeps < 0:
         raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
     array = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
     if array.ndim != 2 or array.shape[1] != coded.embedding_dim or not np.isfinite(array).all():
         raise OptionError(f"expected finite vectors of size {coded.embedding_dim}, got shape {array.shape}")
-    words = torch.from_numpy(coded.composition.folded(coded.codebook.values).copy()).to(device)
-    return encode_sums(torch.from_numpy(array).to(device), words, beam=beam, sweeps=sweeps).cpu().numpy()
+    array = array if coded.scales is None else directions(array)
+    words = torch.from_numpy(np.array(coded.codebook.values)).to(device)
+    if isinstance(composition, Linear):
+        folded = (
+            words if composition.projection is None else words @ torch.from_numpy(composition.projection).to(device)
+        )
+        return encode_sums(torch.from_numpy(array).to(device), folded, beam=beam, sweeps=sweeps).cpu().numpy()
+    rows = torch.from_numpy(composition.unturned(array)).to(device)
+    codes = torch.empty(len(rows), len(words), dtype=torch.int64, device=device)
+    for block in composition.blocks(*words.shape[::2]):
+        part = words[block.positions, :, : block.width].contiguous()
+        few = 0 if block.length == 1 else sweeps  # one position alone is found exactly
+        codes[:, block.positions] = encode_sums(rows[:, block.columns].contiguous(), part, beam=beam, sweeps=few)
+    return codes.cpu().numpy()
 
 
 @torch.no_grad()
