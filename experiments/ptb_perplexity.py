@@ -62,6 +62,7 @@ PAPER = {  # test perplexity and embedding parameters in millions: small, large
     "lstm-linear": ((117.21, 0.1), (84.61, 0.4)),
     "lstm-lstm": ((111.31, 0.37), (85.37, 0.63)),
 }
+COLOR_OF_CODES = {"conventional": COLORS[-1], "random": COLORS[1], "linear": COLORS[0], "lstm": COLORS[2]}
 CODES = {"codebook_size": 50, "code_length": 10, "codeword_dim": 200}
 TINY_RECIPE = replace(SMALL, hidden=16, epochs=2, unroll=10, lanes=4)
 TINY_CODES = {"codebook_size": 8, "code_length": 4, "codeword_dim": 16, "epochs": 3}
@@ -236,7 +237,7 @@ def write_table(experiment: Experiment, work: Path, settings: dict[str, Any]) ->
 
 
 def draw(path: Path, rows: list[dict[str, Any]], curves: dict[str, list[float]]) -> None:
-    """Left: test perplexity beside the paper's. Right: valid perplexity over the epochs."""
+    """Left: test perplexity beside the paper's. Right: valid perplexity over the epochs, dashed for the LSTM."""
     first = [record for record in rows if record["seed"] == rows[0]["seed"]]
     names = [record["row"].replace("-", " + ").replace("lstm", "LSTM") for record in first]
     with panels(path, 2, height=3.6) as (left, right):
@@ -250,8 +251,9 @@ def draw(path: Path, rows: list[dict[str, Any]], curves: dict[str, list[float]])
         left.legend(loc="lower right")
         for record, name in zip(first, names, strict=True):
             curve = curves[f"{record['row']}, seed {record['seed']}"]
-            dashes = "--" if record["row"].startswith("random") else "-"
-            right.plot(range(1, len(curve) + 1), curve, dashes, label=name, linewidth=1.4)
+            color = COLOR_OF_CODES[record["row"].split("-")[0]]
+            dashes = "--" if record["row"].endswith("lstm") else "-"
+            right.plot(range(1, len(curve) + 1), curve, dashes, color=color, label=name, linewidth=1.4)
         right.set(xlabel="epoch", ylabel="valid perplexity", ylim=(100, 240))
         right.legend(fontsize=8)
 
