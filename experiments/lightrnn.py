@@ -38,7 +38,7 @@ from matchings import compare_matchings
 from matplotlib.axes import Axes
 from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
 from reconstruction import read_table
-from shortened import SHARE_OF_TEXT, SHORT, shortened_perplexity
+from shortened import SHARE_OF_TEXT, SHORT, measured, shortened_perplexity
 
 import kdcode
 from kdcode.budget import CodeShape
@@ -188,10 +188,14 @@ class ShortenedModel:
         comparison: over the language model's words.
         corpus: its text.
         work: folder of all scripts that resume.
+
+    Attributes:
+        seconds: that the runs asked for took, now or before.
     """
 
     def __init__(self, comparison: Comparison, corpus: Corpus, work: Path) -> None:
         self.comparison, self.corpus, self.work = comparison, corpus, work
+        self.seconds = 0.0
 
     def perplexity(self, stem: str | None) -> float:
         """Test perplexity with the codes of that name, or with a full table, as `vary_k_d.py` has measured it."""
@@ -203,13 +207,16 @@ class ShortenedModel:
             codes, size = (coded.codes, coded.codebook.codebook_size) if coded else (None, 0)
             checkpoint = path.with_suffix(".pt")
             tiny = self.comparison.tiny
-            found = shortened_perplexity(codes, size, self.corpus, seed=seed, checkpoint=checkpoint, tiny=tiny)
+            record = measured(
+                lambda: shortened_perplexity(codes, size, self.corpus, seed=seed, checkpoint=checkpoint, tiny=tiny)
+            )
             checkpoint.unlink(missing_ok=True)
-            return {"perplexity": round(found, 2)}
+            return record
 
-        value = float(kept(path, measure)["perplexity"])
-        self.comparison.say(f"{stem or FULL}: test perplexity {value}")
-        return value
+        record = kept(path, measure)
+        self.seconds += float(record["seconds"])
+        self.comparison.say(f"{stem or FULL}: test perplexity {record['perplexity']}")
+        return float(record["perplexity"])
 
     def complete(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The rows with the perplexities of those that are compared, and one more for the full table.
@@ -292,11 +299,14 @@ def main() -> None:
     tables, corpus = read_tables(experiment)
     folder = experiment.work / f"lightrnn-seed{arguments.seed}"
     rows: list[dict[str, Any]] = []
+    seconds = 0.0
     for name, table in tables.items():
         comparison = Comparison(name, table, folder, seed=arguments.seed, tiny=arguments.tiny, say=experiment.say)
         found = comparison.rows()
         if name == "ptb" and corpus and not arguments.skip_training:
-            found = ShortenedModel(comparison, corpus, experiment.work).complete(found)
+            model = ShortenedModel(comparison, corpus, experiment.work)
+            found = model.complete(found)
+            seconds += model.seconds
         rows += found
     name, table = next(iter(tables.items()))
     matchings = kept(
@@ -304,7 +314,8 @@ def main() -> None:
     )["rows"]
     settings = {"candidates": CANDIDATES, "tolerance_of_bytes": TOLERANCE, "table_of_matchings": name}
     settings |= {"recipe": asdict(SHORT), "share_of_text": SHARE_OF_TEXT}
-    experiment.write(settings, rows, packages=("numpy", "scipy", "torch"), matchings=matchings)
+    seconds += sum(row["seconds"] or 0.0 for row in rows)
+    experiment.write(settings, rows, packages=("numpy", "scipy", "torch"), matchings=matchings, seconds=seconds)
     draw(experiment.figure_path(), rows)
     show(rows, matchings)
 

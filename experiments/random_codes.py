@@ -1,11 +1,11 @@
-"""How much random codes cost: less here than in the paper, so what it may have done otherwise is tried one by one.
+"""How much random codes cost: less here than in the paper, and less still where codewords learn slowly.
 
     python experiments/random_codes.py --data FOLDER --work FOLDER
 
 Table 1 of the paper has random codes 26% above the full table; `ptb_perplexity.py` finds 4%. A language model is
 trained by the shortened recipe of `shortened.py` with codes that are drawn, K = 50 and D = 10: as in
-`ptb_perplexity.py`, and with one thing changed at a time. The full table and learned codes are those of `vary_k_d.py`,
-whose work folder is read. Finished rows are kept in the work folder and not run again.
+`ptb_perplexity.py`, and with codewords at a tenth of its rate. The full table and learned codes are those of
+`vary_k_d.py`, whose work folder is read. Finished rows are kept in the work folder and not run again.
 """
 
 from __future__ import annotations
@@ -19,55 +19,47 @@ import torch
 from experiment import Experiment, kept
 from language_model import LanguageModel, keep_freed_memory
 from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
-from shortened import SHARE_OF_TEXT, SHORT, TINY, perplexity_of
+from shortened import SHARE_OF_TEXT, SHORT, TINY, measured, perplexity_of
 
-from kdcode.budget import CodeShape
-from kdcode.learning.composition import make_composition
 from kdcode.nn import KDEmbedding
 
-SIZE, LENGTH, FEW = 50, 10, 50
+SIZE, LENGTH = 50, 10
 KNOWN = {"full table": "full", "learned codes": f"{SIZE}x{LENGTH}"}
 """Rows that `vary_k_d.py` has, and the file of each."""
-
-
-def _small_start(model: LanguageModel) -> None:
-    with torch.no_grad():
-        model.embedding.composition.codebook.mul_(0.1)
 
 
 def _slow_codewords(model: LanguageModel) -> None:
     model.embedding.composition.codebook.register_hook(lambda gradient: 0.1 * gradient)
 
 
-CHANGES: dict[str, tuple[int | None, Callable[[LanguageModel], None] | None]] = {
-    "random codes": (None, None),
-    "random codes, codewords start at a tenth": (None, _small_start),
-    "random codes, codewords learn at a tenth": (None, _slow_codewords),
-    f"random codes, codewords of {FEW} numbers and H": (FEW, None),
+CHANGES: dict[str, Callable[[LanguageModel], None] | None] = {
+    "random codes": None,
+    "random codes, codewords learn at a tenth": _slow_codewords,
 }
-"""Row to the size of codewords, where it is not that of vectors, and what is done to the model before it learns."""
+"""Row to what is done to the model before it learns."""
 
 
-def embedding_of(corpus: Corpus, hidden: int, width: int, seed: int) -> KDEmbedding:
+def embedding_of(corpus: Corpus, hidden: int, seed: int) -> KDEmbedding:
     """A layer over codes that are drawn."""
     draw = torch.Generator().manual_seed(seed)
     codes = torch.randint(SIZE, (len(corpus.words), LENGTH), generator=draw)
-    shape = CodeShape(len(codes), hidden, SIZE, LENGTH, width, "linear", "float32")
-    return KDEmbedding.from_codes(codes, SIZE, hidden, composition=make_composition(shape, generator=draw))
+    return KDEmbedding.from_codes(codes, SIZE, hidden)
 
 
 def measure(row: str, corpus: Corpus, folder: Path, *, seed: int, tiny: bool) -> dict[str, Any]:
     """The record of a row."""
-    width, before = CHANGES[row]
     hidden = (TINY if tiny else SHORT).hidden
     path = folder / f"{row.replace(' ', '-').replace(',', '')}.json"
 
     def train() -> dict[str, Any]:
-        layer = embedding_of(corpus, hidden, width or hidden, seed)
+        layer = embedding_of(corpus, hidden, seed)
         checkpoint = path.with_suffix(".pt")
-        found = perplexity_of(layer, corpus, seed=seed, checkpoint=checkpoint, tiny=tiny, before=before)
+        before = CHANGES[row]
+        record = measured(
+            lambda: perplexity_of(layer, corpus, seed=seed, checkpoint=checkpoint, tiny=tiny, before=before)
+        )
         checkpoint.unlink(missing_ok=True)
-        return {"perplexity": round(found, 2)}
+        return record
 
     return kept(path, train)
 
@@ -83,9 +75,11 @@ def main() -> None:
     corpus = made_up_corpus() if arguments.tiny else read_corpus(arguments.data)
     folder = experiment.work / f"random_codes-seed{arguments.seed}"
     found: dict[str, float] = {}
+    seconds = 0.0
     for row in arguments.rows.split(";") if arguments.rows else CHANGES:
         record = measure(row, corpus, folder, seed=arguments.seed, tiny=arguments.tiny)
         found[row] = float(record["perplexity"])
+        seconds += record["seconds"]
         experiment.say(f"{row}: {found[row]}")
     if arguments.rows:
         return
@@ -96,7 +90,8 @@ def main() -> None:
         elif not arguments.tiny:
             raise SystemExit(f"{row} is not finished: vary_k_d.py writes {known}")
     rows = [{"row": row, "short_test_perplexity": value} for row, value in found.items()]
-    experiment.write({"recipe": asdict(SHORT), "share_of_text": SHARE_OF_TEXT, "K": SIZE, "D": LENGTH}, rows)
+    settings = {"recipe": asdict(SHORT), "share_of_text": SHARE_OF_TEXT, "K": SIZE, "D": LENGTH}
+    experiment.write(settings, rows, seconds=seconds)
     for row, value in found.items():
         print(f"{row:48} {value:8.2f}")
 

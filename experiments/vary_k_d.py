@@ -21,7 +21,7 @@ from figure import COLORS, panels
 from language_model import keep_freed_memory, trained_table
 from matplotlib.axes import Axes
 from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
-from shortened import SHARE_OF_TEXT, SHORT, shortened_perplexity
+from shortened import SHARE_OF_TEXT, SHORT, measured, shortened_perplexity
 
 import kdcode
 
@@ -68,11 +68,13 @@ class Sweep:
             codes = None if point is None else self.codes(point).codes
             size = 0 if point is None else point[0]
             checkpoint = self.folder / f"{name}.pt"
-            found = shortened_perplexity(
-                codes, size, self.corpus, seed=self.seed, checkpoint=checkpoint, tiny=self.tiny
+            record = measured(
+                lambda: shortened_perplexity(
+                    codes, size, self.corpus, seed=self.seed, checkpoint=checkpoint, tiny=self.tiny
+                )
             )
             checkpoint.unlink(missing_ok=True)
-            return {"perplexity": round(found, 2)}
+            return record
 
         return kept(self.folder / f"{name}.json", measure)
 
@@ -151,8 +153,11 @@ def main() -> None:
         rows.append(sweep.row(point, point not in WITHOUT_PERPLEXITY))
         experiment.say(f"K={point[0]}, D={point[1]}: {rows[-1]}")
     full = sweep.perplexity(None)["perplexity"]
+    seconds = sum(sweep.codes(point).provenance["seconds"] for point in points)
+    trained = [None, *(point for point in points if point not in WITHOUT_PERPLEXITY)]
+    seconds += sum(sweep.perplexity(point)["seconds"] for point in trained)
     settings = {"recipe": asdict(SHORT), "share_of_text": SHARE_OF_TEXT, "full_table_perplexity": full}
-    experiment.write(settings, rows)
+    experiment.write(settings, rows, seconds=seconds)
     draw(experiment.figure_path(), rows, full)
     print(f"full table: {full}")
     for row in rows:

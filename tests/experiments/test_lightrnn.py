@@ -77,7 +77,7 @@ def test_a_tiny_run_compares_all_codes_on_both_tables(tiny):
 
 def test_a_second_run_keeps_what_is_finished(tiny, run_tiny):
     first, _, folder = tiny
-    (folder / "work" / "lightrnn-seed2" / "compact.json").write_text('{"perplexity": 1.5}')
+    (folder / "work" / "lightrnn-seed2" / "compact.json").write_text('{"perplexity": 1.5, "seconds": 2}')
     run_tiny("lightrnn", "--threads", "1", "--seed", "2", folder=folder)
     again = json.loads((folder / "results" / "lightrnn.json").read_text())
     place = next(place for place, row in enumerate(first["rows"]) if (row["table"], row["row"]) == ("ptb", COMPACT))
