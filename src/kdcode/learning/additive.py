@@ -107,7 +107,7 @@ class AdditiveLearner:
     def __init__(self, target: Target, start: Start, options: CompressOptions, effort: Effort | None = None) -> None:
         self.target = target
         self.composition = start.composition
-        self.codes = start.codes.clone()
+        self.codes = start.codes.to(_code_type(start.composition.shape.codebook_size))
         self.seed = options.seed
         self.rounds = (effort or EFFORTS[options.effort]).rounds()
         self.blocks = blocks_of(start.composition)
@@ -124,6 +124,7 @@ class AdditiveLearner:
         while self.done < len(self.rounds) and self.best.error > _PERFECT:
             run.after_step(self._round(), self.state)
         self.composition.load_state_dict(self.best.weights)
+        self.best.codes = self.best.codes.long()
         return self.best
 
     @torch.no_grad()
@@ -142,7 +143,7 @@ class AdditiveLearner:
             self.best = self._solution(error)
         if self.done == _DESCENTS:
             self.critical = [self._critical_of(block, vectors[:, block.columns]) for block in self.blocks]
-        changed = float((before != self.codes).float().mean())
+        changed = int((before != self.codes).sum()) / before.numel()
         size = self.composition.shape.codebook_size
         used = sum(int((torch.bincount(column, minlength=size) > 0).sum()) for column in self.codes.t())
         return StepReport(
@@ -265,6 +266,11 @@ def blocks_of(composition: CompositionModule) -> list[Block]:
     if isinstance(composition, SideBySideComposition):
         return composition.blocks
     return [Block(slice(0, shape.code_length), slice(0, shape.codeword_dim))]
+
+
+def _code_type(codebook_size: int) -> torch.dtype:
+    """The smallest type that holds codes: a table's codes are kept several times over, and only parts widened."""
+    return torch.uint8 if codebook_size <= 1 << 8 else torch.int32
 
 
 def water_level(spectrum: Tensor, error: float) -> float:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+from kdcode.learning.side_by_side import side_by_side
 
 _ROWS_PER_CENTROID = 256
 """More rows than this per centroid hardly move it; larger tables are sampled."""
 _ASSIGN_FLOATS = 1 << 20
+_CODED_ROWS = 1 << 14
 _ITERATIONS = 15
 _SEED_ROWS_PER_CENTROID = 32
 """Seeds are drawn one after another, each by a pass over the rows; this many rows are enough to draw from."""
@@ -76,20 +81,34 @@ def residual_kmeans(
     generator: torch.Generator,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """One k-means after another, each on what the ones before left over.
+    """One k-means after another, each on what the ones before left over of a sample of the rows.
 
     Returns:
         (N, D) codes and (D, K, d) codewords whose sums approximate `vectors`.
     """
-    residual = vectors.clone()
-    codes, books = [], []
+    sample, counted = _sample(vectors, weights, codebook_size * _ROWS_PER_CENTROID, generator)
+    residual = sample.clone()
+    books = []
     for _ in range(code_length):
-        centroids = kmeans(residual, codebook_size, generator, weights=weights)
-        labels, _ = nearest(residual, centroids)
-        residual -= centroids[labels]
-        codes.append(labels)
-        books.append(centroids)
-    return torch.stack(codes, dim=1), torch.stack(books)
+        books.append(kmeans(residual, codebook_size, generator, weights=counted))
+        residual -= books[-1][nearest(residual, books[-1])[0]]
+    return _residual_codes(vectors, books), torch.stack(books)
+
+
+def _residual_codes(vectors: Tensor, books: Sequence[Tensor]) -> Tensor:
+    """(N, D): the nearest centroid of each row in the first book, of what is left of it in the second, and so on."""
+    codes = torch.empty(len(vectors), len(books), dtype=torch.int64, device=vectors.device)
+
+    def choose(start: int) -> None:
+        part = slice(start, start + _CODED_ROWS)
+        residual = vectors[part].clone()
+        for position, centroids in enumerate(books):
+            labels, _ = nearest(residual, centroids)
+            residual -= centroids[labels]
+            codes[part, position] = labels
+
+    side_by_side(choose, range(0, len(vectors), _CODED_ROWS), vectors.device)
+    return codes
 
 
 def _sample(

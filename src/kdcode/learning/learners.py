@@ -40,14 +40,12 @@ class Solution(NamedTuple):
 def learn_additive(table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str) -> Solution:
     """Codes of sums by cooling; see `kdcode.learning.additive`."""
     target, shape = _target(table, options, device)
-    if run.resumed_stage is None:
-        start = STARTS[options.start_name](target, shape, options.seed)
-    else:
-        start = random_start(target, shape, options.seed)  # the checkpoint holds codes and weights
-    if run.resumed_stage is None or run.resumed_stage == 0:
-        best = AdditiveLearner(target, start, options).run(run)
-        return Solution(target, best.codes, start.composition)
-    return Solution(target, start.codes, start.composition)
+    # A checkpoint holds codes and weights; what is made in its place only has their shapes.
+    make_start = STARTS[options.start_name] if run.resumed_stage is None else random_start
+    learner = AdditiveLearner(target, make_start(target, shape, options.seed), options)
+    if run.resumed_stage is not None and run.resumed_stage > 0:
+        return Solution(target, learner.codes.long(), learner.composition)
+    return Solution(target, learner.run(run).codes, learner.composition)
 
 
 def learn_random(table: VectorTable, options: CompressOptions, run: Run, device: torch.device | str) -> Solution:

@@ -55,7 +55,7 @@ def solve_codewords(
 
     Args:
         vectors: (N, e) what the sums approximate.
-        codes: (N, D).
+        codes: (N, D) of any integer type.
         words: (D, K, e) codewords to start from; those that no row uses stay where they are.
         weights: (N,) of the rows; all 1 where left out.
         steps: of conjugate gradients, a few of which go most of the way; None goes all of it.
@@ -102,7 +102,9 @@ def _solve_exactly(counts: Tensor, slope: Tensor) -> Tensor:
     matrix = counts.double()
     used = matrix.diagonal()
     used.add_(torch.where(used > 0, _RIDGE * used, 1))
-    return torch.cholesky_solve(slope.double(), torch.linalg.cholesky(matrix)).float()
+    factor = torch.linalg.cholesky(matrix)
+    del matrix  # as large as the factor
+    return torch.cholesky_solve(slope.double(), factor).float()
 
 
 def _pair_counts(codes: Tensor, size: int, weights: Tensor | None) -> Tensor:
@@ -119,7 +121,7 @@ def _pair_counts(codes: Tensor, size: int, weights: Tensor | None) -> Tensor:
         first, second = pair
         for start in range(0, len(codes), _SUM_ROWS):
             part = slice(start, start + _SUM_ROWS)
-            both = codes[part, first] * size + codes[part, second]
+            both = codes[part, first].long() * size + codes[part, second]
             weight = None if weights is None else weights[part].double()
             counts[first, :, second] += torch.bincount(both, weight, minlength=size * size).view(size, size)
         if first != second:
@@ -140,7 +142,7 @@ def _sums_by_codeword(
     for start in range(0, len(codes), _SUM_ROWS):
         part = slice(start, start + _SUM_ROWS)
         summed = rows(part) if weights is None else rows(part) * weights[part, None]
-        picked = codes[part]
+        picked = codes[part].long()
 
         def add(position: int, summed: Tensor = summed, picked: Tensor = picked) -> None:
             sums[position].index_add_(0, picked[:, position], summed)
