@@ -34,6 +34,24 @@ def test_the_readme_has_no_other_rows_of_results():
     assert sorted(rows) == sorted(map(row, RECORDS))
 
 
+def test_the_perplexities_are_those_of_the_experiment():
+    results = ROOT / "experiments" / "results" / "ptb_perplexity-small.json"
+    rows = {record["row"]: record for record in json.loads(results.read_text())["rows"] if record["seed"] == 0}
+    shown = {
+        "full table": "conventional",
+        "random codes, linear": "random-linear",
+        "learned codes, linear": "linear-linear",
+        "learned codes, LSTM": "linear-lstm",
+    }
+    for name, row in shown.items():
+        record = rows[row]
+        line = (
+            f"| {name} | {record['embedding_parameters']:,} | {record['test_perplexity']:.1f} "
+            f"| {record['paper_test_perplexity']:.1f} |"
+        )
+        assert line in README
+
+
 def test_the_readme_is_short():
     assert len(README.splitlines()) <= 200
 
