@@ -40,14 +40,16 @@ reproduce: $(SETUP)  ## the paper's experiments that take minutes
 	$(BIN)/python experiments/clustering.py
 	$(BIN)/python experiments/code_space.py
 	$(BIN)/python experiments/glove_codes.py $(GLOVE)
-	$(BIN)/python experiments/related.py $(GLOVE)
 
 reproduce-full: reproduce  ## all of them: the language models take hours, and go on from WORK when started again
+	$(BIN)/python experiments/related.py $(GLOVE)
 	$(BIN)/python experiments/ptb_perplexity.py $(PTB)
 	$(BIN)/python experiments/ptb_perplexity.py $(PTB) --steps 100 --rows conventional,random-linear,random-lstm
 	$(BIN)/python experiments/ptb_perplexity.py $(PTB) --steps 200 --rows conventional,random-linear,random-lstm --model large
 	$(BIN)/python experiments/vary_k_d.py $(PTB)
 	$(BIN)/python experiments/lightrnn.py $(PTB) --glove $(DATA)/glove-100d
+	$(BIN)/python experiments/random_codes.py $(PTB)
+	$(BIN)/python experiments/summary.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

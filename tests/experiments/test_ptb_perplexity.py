@@ -59,3 +59,36 @@ def test_an_unknown_row_is_refused(run_tiny):
 
 def test_the_papers_claims_are_about_these_rows():
     assert list(PAPER) == list(ROWS)
+
+
+def test_the_kept_table_has_all_rows_and_shows_what_the_paper_says(committed):
+    kept = committed("ptb_perplexity-small")
+    rows = {row["row"]: row for row in kept["rows"] if row["seed"] == 0}
+    assert set(rows) == set(ROWS)
+    assert {row["epochs"] for row in rows.values()} == {13}
+    test = {name: row["test_perplexity"] for name, row in rows.items()}
+    full = test["conventional"]
+    assert full == pytest.approx(PAPER["conventional"][0][0], rel=0.03)
+    for composition in ("linear", "lstm"):
+        learned = max(test[f"linear-{composition}"], test[f"lstm-{composition}"])
+        assert test[f"random-{composition}"] > 1.05 * learned
+        assert test[f"random-{composition}"] > 1.02 * full
+        assert learned < 1.03 * full
+    assert rows["linear-linear"]["embedding_parameters"] == 100_000
+    assert rows["linear-linear"]["ratio"] == 0.05
+    for name, row in rows.items():
+        curve = kept["valid_perplexity_by_epoch"][f"{name}, seed 0"]
+        assert len(curve) == 13
+        assert curve[-1] == row["valid_perplexity"]
+        assert row["file_bytes"] < 1_000_000 or name == "conventional"
+
+
+def test_the_kept_trials_show_what_a_step_costs_and_that_the_large_model_trains(committed):
+    small, large = (
+        {row["row"]: row for row in committed(f"ptb_perplexity-{model}-trial")["rows"]} for model in ("small", "large")
+    )
+    steps = {name: row["seconds_per_step"] for name, row in small.items()}
+    assert steps["random-lstm"] < 1.6 * steps["conventional"]
+    assert [round(large[name]["embedding_parameters"] / 1e6, 1) for name in large] == [15.0, 0.4, 0.6]
+    for row in large.values():
+        assert row["last_perplexity"] < 0.7 * row["first_perplexity"]
