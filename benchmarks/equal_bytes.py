@@ -4,8 +4,9 @@
 
 Bytes are everything that decoding needs. Every method is at its best setting under the budget: all settings that are
 quick to learn are tried, and of the slow ones the one that a quick relative ranks first (`peers.py`). Each method has
-a process of its own, with the same number of threads. Finished records are kept in the work folder, and not measured
-again.
+a process of its own, with the same number of threads, and is given up after `--minutes`. Finished records are kept in
+the work folder, and not measured again. Training has two times: by the clock, and of the processor, all threads
+together, which other work beside hardly changes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from own_process import measured_apart
@@ -24,7 +25,8 @@ from peers import PEERS, Fitted, Matrix, Peer, Setting
 from result_file import write_result
 
 import kdcode
-from kdcode.learning.planning import PLANNED
+from kdcode.learning.planning import PLANNED, Plan
+from kdcode.options import CompressOptions
 
 RESULTS = Path(__file__).parent / "results" / "equal_bytes.json"
 FIGURE = Path(__file__).parent / "figures" / "equal_bytes.svg"
@@ -32,6 +34,14 @@ TIMES = (10, 20, 40, 80)
 OURS = {"kdcode": "normal", "kdcode, fast": "fast", "kdcode, best": "best"}
 TOKEN_TABLE = "embeddings.word_embeddings.weight"
 QUERIES, NEIGHBOURS = 1000, 10
+Made = TypeVar("Made")
+
+
+class Spent(NamedTuple):
+    """Seconds of some work: by the clock, and of the processor in all threads."""
+
+    clock: float
+    processor: float
 
 
 def read_table(name: str, glove: Path | None, minilm: Path | None) -> Matrix:
@@ -51,13 +61,14 @@ def read_table(name: str, glove: Path | None, minilm: Path | None) -> Matrix:
 def measure(vectors: Matrix, method: str, most: int) -> dict[str, Any]:
     """One method at its best setting that takes at most so many bytes."""
     if method in OURS:
-        setting, size, fitted, seconds = _fit_ours(vectors, OURS[method], most)
+        setting, size, fitted, spent = _fit_ours(vectors, OURS[method], most)
     else:
         peer = next(peer for peer in PEERS if peer.name == method)
         found = _fit_peer(vectors, peer, most)
         if found is None:
             return {"method": method, "setting": None, "bytes": None}
-        setting, size, fitted, seconds = found
+        setting, size, fitted, spent = found
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     error = np.square(fitted.copy - vectors).sum() / np.square(vectors - vectors.mean(axis=0)).sum()
     new = vectors[:: max(1, len(vectors) // 5000)].copy()
     return {
@@ -67,43 +78,52 @@ def measure(vectors: Matrix, method: str, most: int) -> dict[str, Any]:
         "relative_error": round(float(error), 5),
         "mean_cosine": round(float(np.mean(_cosines(vectors, fitted.copy))), 5),
         "neighbour_overlap": round(_overlap(vectors, fitted.copy), 4),
-        "train_seconds": round(seconds, 2),
+        "train_seconds": round(spent.clock, 2),
+        "train_cpu_seconds": round(spent.processor, 2),
         "encode_rows_per_second": None if fitted.encode is None else _rate(lambda: fitted.encode(new), len(new)),
         "decode_rows_per_second": _rate(fitted.decode, len(vectors)),
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_mb": peak,
     }
 
 
-def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fitted, float]:
+def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fitted, Spent]:
     """What `kdcode compress --size` does; the time of planning counts."""
     table = kdcode.VectorTable(None, vectors)
     times = 4 * vectors.size / most
-    started = time.perf_counter()
-    coded = kdcode.compress(table, size=f"{times:.6f}x", effort=effort)
-    seconds = time.perf_counter() - started
+
+    def learn() -> tuple[Plan, kdcode.CodedTable]:
+        plan = kdcode.plan(table, f"{times:.6f}x", options=CompressOptions(effort=effort))
+        return plan, kdcode.compress(table, plan.recommended.options)
+
+    (plan, coded), spent = _timed(learn)
     setting = {name: coded.provenance["options"][name] for name in (*PLANNED, "effort")}
+    setting["predicted_error"] = round(plan.recommended.relative_error, 5)
     rows = np.arange(len(coded))
     fitted = Fitted(coded.decode(rows), coded.encode, lambda: coded.decode(rows))
-    return setting, coded.sizes.embedding, fitted, seconds
+    return setting, coded.sizes.embedding, fitted, spent
 
 
-def _fit_peer(vectors: Matrix, peer: Peer, most: int) -> tuple[Setting, int, Fitted, float] | None:
+def _fit_peer(vectors: Matrix, peer: Peer, most: int) -> tuple[Setting, int, Fitted, Spent] | None:
     """The best of all settings, or of those that the quick look ranks first; the time is that of the best alone."""
     settings = list(peer.settings(*vectors.shape, most))
     if peer.look is not None and len(settings) > 1:
         settings = [min(settings, key=lambda one: _squared_error(vectors, peer.look, one[0]))]
-    best: tuple[Setting, int, Fitted, float] | None = None
+    best: tuple[Setting, int, Fitted, Spent] | None = None
     for setting, size in settings:
-        started = time.perf_counter()
-        fitted = peer.fit(vectors, setting)
-        seconds = time.perf_counter() - started
+        fitted, spent = _timed(lambda setting=setting: peer.fit(vectors, setting))
         if best is None or np.square(fitted.copy - vectors).sum() < np.square(best[2].copy - vectors).sum():
-            best = (setting, size, fitted, seconds)
+            best = (setting, size, fitted, spent)
     return best
 
 
 def _squared_error(vectors: Matrix, fit: Callable[[Matrix, Setting], Fitted] | None, setting: Setting) -> float:
     return float("inf") if fit is None else float(np.square(fit(vectors, setting).copy - vectors).sum())
+
+
+def _timed(work: Callable[[], Made]) -> tuple[Made, Spent]:
+    clock, processor = time.perf_counter(), time.process_time()
+    made = work()
+    return made, Spent(time.perf_counter() - clock, time.process_time() - processor)
 
 
 def _rate(work: Callable[[], object], rows: int) -> int:
@@ -142,8 +162,8 @@ def cell(arguments: argparse.Namespace, table: str, times: int, method: str) -> 
         if getattr(arguments, name):
             flags += [f"--{name}", str(getattr(arguments, name))]
     kept = arguments.work / f"{table}-{times}x-{method.replace(' ', '_').replace(',', '')}.json"
-    record = measured_apart(__file__, flags, kept, arguments.threads)
-    return {"table": table, "times": times, **record}
+    record = measured_apart(__file__, flags, kept, arguments.threads, arguments.minutes)
+    return {"table": table, "times": times, "method": method, "bytes": None, **record}
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
@@ -189,6 +209,7 @@ def main() -> None:
     parser.add_argument("--times", default=",".join(map(str, TIMES)), help="how many times smaller")
     parser.add_argument("--methods", help="which methods, with semicolons between; all by default")
     parser.add_argument("--threads", type=int, default=2, help="of every method")
+    parser.add_argument("--minutes", type=float, default=45, help="after which a method is given up in a cell")
     parser.add_argument("--only", nargs=3, metavar=("TABLE", "TIMES", "METHOD"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only:
@@ -204,13 +225,20 @@ def main() -> None:
         for times in arguments.times.split(",")
         for method in methods
     ]
-    settings = {"seed": 0, "threads": arguments.threads, "queries": QUERIES, "neighbours": NEIGHBOURS}
+    settings = {
+        "seed": 0,
+        "threads": arguments.threads,
+        "minutes": arguments.minutes,
+        "queries": QUERIES,
+        "neighbours": NEIGHBOURS,
+    }
     write_result(arguments.output, settings, rows, ("numpy", "torch", "faiss-cpu"))
     draw(rows, arguments.figure)
     for row in rows:
-        error = (
-            "does not fit" if row["bytes"] is None else f"{row['relative_error']:.4f}  {row['train_seconds']:8.1f} s"
-        )
+        if row["bytes"] is not None:
+            error = f"{row['relative_error']:.4f}  {row['train_seconds']:8.1f} s"
+        else:
+            error = "not finished" if "unfinished_minutes" in row else "does not fit"
         print(f"{row['table']:11}{row['times']:4}x  {row['method']:14} {error}")
 
 

@@ -12,21 +12,33 @@ from typing import Any
 _LIBRARIES = ("OMP", "MKL", "OPENBLAS")
 
 
-def measured_apart(script: str, arguments: list[str], kept: Path, threads: int) -> dict[str, Any]:
-    """The record that a script prints as JSON.
+def measured_apart(
+    script: str, arguments: list[str], kept: Path, threads: int, minutes: float | None = None
+) -> dict[str, Any]:
+    """The record that a script prints as JSON, or `{"unfinished_minutes": …}` where it took longer than it may.
 
     Args:
         script: the file to run, usually the caller's own.
         arguments: of the script.
         kept: where the record is written; if it is there, nothing is run.
         threads: of every library that has any.
+        minutes: how long it may take; any time if None.
     """
     if not kept.exists():
         print(f"{kept.stem} …", file=sys.stderr, flush=True)
         limits = {f"{library}_NUM_THREADS": str(threads) for library in _LIBRARIES}
         command = [sys.executable, script, *arguments]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **limits})
+        try:
+            printed = subprocess.run(
+                command,
+                check=True,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **limits},
+                timeout=None if minutes is None else 60 * minutes,
+            ).stdout
+        except subprocess.TimeoutExpired:
+            printed = json.dumps({"unfinished_minutes": minutes}).encode()
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_bytes(done.stdout)
+        kept.write_bytes(printed)
     record: dict[str, Any] = json.loads(kept.read_text())
     return record

@@ -31,11 +31,11 @@ def test_cooling_leaves_the_warm_start_far_behind():
     reports = []
     start = learner.best.error
     best = learner.run(Run(0, on_step=reports.append))
-    descended = reports[1].loss
-    assert descended < start
-    assert best.error < 0.95 * descended
+    searched = reports[0].loss
+    assert searched < start
+    assert best.error < 0.95 * searched
     assert best.error == pytest.approx(learner.target.error(best.codes, learner.composition))
-    assert [report.step for report in reports] == list(range(1, len(EFFORTS["normal"].rounds()) + 1))
+    assert [report.step for report in reports] == list(range(1, len(learner.rounds) + 1))
     melted = [number for number, report in enumerate(reports) if math.isinf(report.temperature)]
     assert len(melted) == 1
     assert reports[melted[0]].loss > 0.8  # all is forgotten
@@ -48,7 +48,27 @@ def test_more_effort_gives_less_error():
     assert normal < 0.98 * fast
     long = {"codebook_size": 8, "code_length": 40}
     assert error_of(table, effort="normal", **long) <= error_of(table, effort="fast", **long)
-    assert len(EFFORTS["fast"].rounds()) < len(EFFORTS["normal"].rounds()) < len(EFFORTS["best"].rounds())
+    shape = FAST.code_shape(600, 50)
+    fast_rounds, normal_rounds, best_rounds = (len(EFFORTS[name].rounds(shape)) for name in ("fast", "normal", "best"))
+    assert fast_rounds < normal_rounds < best_rounds
+
+
+def test_fast_cools_only_where_a_beam_is_not_enough():
+    table = glove_50d().head(600)
+    for changes, rounds in (
+        ({"code_length": 8}, 1),
+        ({"code_length": 9}, 7),
+        ({"codeword_dim": 20}, 7),
+        ({"shared_codebook": True}, 7),
+        ({"composition": "product"}, 7),
+    ):
+        learner = learner_of(table, FAST.changed(**changes))
+        assert len(learner.rounds) == rounds, changes
+    options = FAST.changed(code_length=24)
+    learner = learner_of(table, options)
+    reports = []
+    learner.run(Run(0, on_step=reports.append))
+    assert reports[-1].loss < 0.97 * reports[0].loss
 
 
 def test_a_run_that_goes_wrong_ends_with_its_start(monkeypatch):

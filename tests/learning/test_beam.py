@@ -74,3 +74,19 @@ def test_every_kind_of_table_encodes_as_well_as_in_numpy(kind):
         for codes in (encode(coded, vectors, beam=4), coded.encode(vectors, beam=4))
     )
     assert ours == pytest.approx(theirs, rel=0.05)
+
+
+def test_rows_keep_codes_that_are_nearer():
+    vectors, words = map(torch.from_numpy, task())
+    good = encode_sums(vectors, words, beam=16, sweeps=4)
+    before = torch.zeros_like(good, dtype=torch.uint8)
+    before[:100] = good[:100].to(torch.uint8)
+    found = encode_sums(vectors, words, beam=1, before=before)
+    assert found.dtype == torch.uint8
+    anew = encode_sums(vectors, words, beam=1)
+
+    def missed(codes):
+        return errors(vectors.numpy(), codes.numpy().astype(np.int64), words.numpy())
+
+    np.testing.assert_allclose(missed(found), np.minimum(missed(before), missed(anew)), rtol=1e-4)
+    assert (missed(found)[:100] < 0.999 * missed(anew)[:100]).any()

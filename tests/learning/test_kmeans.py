@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kdcode.learning.kmeans import kmeans, nearest, residual_kmeans
+from kdcode.data import glove_50d
+from kdcode.learning.kmeans import kmeans, kmeans_by_width, nearest, residual_kmeans
 
 
 def blobs(count=8, each=50, dim=5):
@@ -65,3 +66,27 @@ def test_rows_count_by_their_weight():
     codes, words = residual_kmeans(rows, 2, 2, torch.Generator().manual_seed(0), weights)
     assert codes.shape == (3, 2)
     assert words.shape == (2, 2, 1)
+
+
+def test_growing_wider_leaves_less_over_than_seeds(monkeypatch):
+    rows = torch.from_numpy(glove_50d().head(2000).matrix.astype("float32"))
+
+    def left_over():
+        codes, words = residual_kmeans(rows, 8, 16, torch.Generator().manual_seed(0))
+        return float((rows - sum(words[level][codes[:, level]] for level in range(8))).square().sum())
+
+    wider = left_over()
+    monkeypatch.setattr("kdcode.learning.kmeans._NARROW", 50)
+    assert wider < 0.99 * left_over()
+
+
+def test_growing_wider_finds_clusters_off_the_middle_by_weight():
+    centres, rows = blobs(count=4, dim=12)
+    rows = rows + 7
+    weights = torch.ones(len(rows))
+    weights[:25] = 3  # of the first cluster's 50 rows
+    found = kmeans_by_width(rows, 4, torch.Generator().manual_seed(0), weights)
+    assert float(torch.cdist(centres + 7, found).min(dim=1).values.max()) < 0.2
+    first = found[torch.cdist(centres[:1] + 7, found).argmin()]
+    mean = (3 * rows[:25].sum(dim=0) + rows[25:50].sum(dim=0)) / 100
+    torch.testing.assert_close(first, mean, rtol=1e-4, atol=1e-4)

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from kdcode.budget import CodeShape
 from kdcode.composition import Block
+from kdcode.learning.beam import encode_sums
 from kdcode.learning.code_search import SumSearch
 from kdcode.learning.composition import CompositionModule, SideBySideComposition
 from kdcode.learning.learner import Best
@@ -28,7 +30,7 @@ from kdcode.learning.starts import Start
 from kdcode.learning.target import CHUNK_ROWS, Target
 from kdcode.options import CompressOptions
 
-_DESCENTS = 2
+_BEAM, _SHORT = 5, 8
 _HOT, _WARM, _COLD = 2.8, 1.0, 0.4
 """Where cooling starts, from codes that say nothing or from good ones, and where it ends, when codes hardly change."""
 _WARM_SWEEPS = 2
@@ -44,11 +46,13 @@ class Round(NamedTuple):
 
     Args:
         temperatures: of the sweeps, in units of the table's critical temperature 2θ; inf draws codes evenly.
+        beam: partial codes kept per row where codes are looked for anew, before the sweeps; 0 goes on from codes.
         keep_better: whether a row takes a new code only where that is nearer.
         steps: of the least squares; None solves them exactly.
     """
 
-    temperatures: tuple[float, ...]
+    temperatures: tuple[float, ...] = ()
+    beam: int = 0
     keep_better: bool = False
     steps: int | None = _FEW_STEPS
 
@@ -60,7 +64,8 @@ class Effort:
     The second is better where it has time to cool, the first where codes are long. The better of the two is kept.
 
     Args:
-        warm: rounds in which codes of the start cool down.
+        warm: rounds in which codes of the start cool down. Where codes are so short that a beam finds good ones, there
+            are none of them.
         cooling: rounds in which codes that are drawn anew cool down.
         sweeps: visits to every position in such a round.
     """
@@ -69,16 +74,20 @@ class Effort:
     cooling: int = 0
     sweeps: int = 2
 
-    def rounds(self) -> list[Round]:
-        """Descend, which tells the table's scale; then cool down and descend, once or twice."""
-        descent = Round((0.0, 0.0), keep_better=True)
+    def rounds(self, shape: CodeShape) -> list[Round]:
+        """Look for codes by a beam, which tells the table's scale; then cool down and descend, once or twice."""
         closing = Round((0.0,) * 4, keep_better=True, steps=None)
-        planned = [descent] * _DESCENTS
-        if self.warm:
+        planned = [Round(beam=_BEAM, keep_better=True)]
+        if self.warm and not _is_short_sum(shape):
             planned += [*_cooled(_WARM, self.warm, _WARM_SWEEPS), closing, closing]
         if self.cooling:
             planned += [Round((math.inf,)), *_cooled(_HOT, self.cooling, self.sweeps), closing, closing]
         return planned
+
+
+def _is_short_sum(shape: CodeShape) -> bool:
+    plain = shape.composition == "linear" and shape.codeword_dim == shape.embedding_dim and not shape.shared
+    return plain and shape.code_length <= _SHORT
 
 
 def _cooled(hot: float, rounds: int, sweeps: int) -> list[Round]:
@@ -109,7 +118,7 @@ class AdditiveLearner:
         self.composition = start.composition
         self.codes = start.codes.to(_code_type(start.composition.shape.codebook_size))
         self.seed = options.seed
-        self.rounds = (effort or EFFORTS[options.effort]).rounds()
+        self.rounds = (effort or EFFORTS[options.effort]).rounds(start.composition.shape)
         self.blocks = blocks_of(start.composition)
         self.critical = [0.0] * len(self.blocks)
         self.done = 0
@@ -134,6 +143,8 @@ class AdditiveLearner:
         before = self.codes
         self.codes = before.clone()
         vectors = self._vectors()
+        if any(planned.temperatures) and not any(self.critical):
+            self.critical = [self._critical_of(block, vectors[:, block.columns]) for block in self.blocks]
         for block in self.blocks:
             self._improve(block, vectors[:, block.columns], planned)
         self._turn_basis()
@@ -141,13 +152,16 @@ class AdditiveLearner:
         error = self._error()
         if error <= self.best.error:
             self.best = self._solution(error)
-        if self.done == _DESCENTS:
-            self.critical = [self._critical_of(block, vectors[:, block.columns]) for block in self.blocks]
         changed = int((before != self.codes).sum()) / before.numel()
         size = self.composition.shape.codebook_size
         used = sum(int((torch.bincount(column, minlength=size) > 0).sum()) for column in self.codes.t())
         return StepReport(
-            self.done, len(self.rounds), error, changed, planned.temperatures[0], self.codes.shape[1] * size - used
+            self.done,
+            len(self.rounds),
+            error,
+            changed,
+            max(planned.temperatures, default=0.0),
+            self.codes.shape[1] * size - used,
         )
 
     def _improve(self, block: Block, vectors: Tensor, planned: Round) -> None:
@@ -173,12 +187,14 @@ class AdditiveLearner:
         if math.inf in planned.temperatures:
             drawn = torch.randint(words.shape[1], part.shape, generator=generator_for(self.seed, "melt", number))
             return drawn.to(part)
+        if planned.beam:
+            return encode_sums(vectors, words, beam=planned.beam, before=part)
         heats = [heat * self.critical[place] for heat in planned.temperatures]
         search = SumSearch(words)
         return search.improve(vectors, part, heats, seed=self.seed, number=number, keep_better=planned.keep_better)
 
     def _critical_of(self, block: Block, vectors: Tensor) -> float:
-        """The critical temperature 2θ, of the error that the descents ended with."""
+        """The critical temperature 2θ, of the error so far."""
         weights = (
             torch.ones(len(vectors), device=vectors.device) if self.target.weights is None else self.target.weights
         )

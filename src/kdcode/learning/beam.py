@@ -68,33 +68,50 @@ def encode(
 
 
 @torch.no_grad()
-def encode_sums(vectors: Tensor, words: Tensor, *, beam: int, sweeps: int) -> Tensor:
-    """(n, D) codes of (n, e) vectors under (D, K, e) codewords that are added.
+def encode_sums(vectors: Tensor, words: Tensor, *, beam: int, sweeps: int = 0, before: Tensor | None = None) -> Tensor:
+    """Codes of vectors under codewords that are added.
 
     Centred codewords make a partial sum comparable with the vector, and positions of most energy are chosen first.
+
+    Args:
+        vectors: (n, e).
+        words: (D, K, e).
+        beam: partial codes kept per vector.
+        sweeps: passes of refinement after it.
+        before: (n, D) codes that a row keeps where the new one is no nearer.
+
+    Returns:
+        (n, D) codes, of the type of those before.
     """
     means = words.mean(dim=1, keepdim=True)
     centred = words - means
     order = centred.square().sum(dim=(1, 2)).argsort(descending=True, stable=True)
     search = SumSearch(centred[order].contiguous())
-    left = vectors - means.sum(dim=(0, 1))
-    codes = torch.empty(len(vectors), len(words), dtype=torch.int64, device=vectors.device)
+    middle = means.sum(dim=(0, 1))
+    kind = torch.int64 if before is None else before.dtype
+    codes = torch.empty(len(vectors), len(words), dtype=kind, device=vectors.device)
     rows = max(16, _CHUNK_FLOATS // (max(beam, search.length) * search.size))
 
     def choose(start: int) -> None:
         part = slice(start, start + rows)
-        codes[part] = _beam(search, left[part], beam)
+        left = vectors[part] - middle
+        unary = search.unary(left)
+        found = _beam(search, unary, beam)
+        if sweeps:
+            found = search.descend(left, found, sweeps, unary)
+        if before is not None:
+            old = before[part][:, order].long()
+            worse = search.distances(left, found) >= search.distances(left, old)
+            found = torch.where(worse[:, None], old, found)
+        codes[part] = torch.empty_like(found).index_copy_(1, order, found)
 
     side_by_side(choose, range(0, len(vectors), rows), vectors.device)
-    if sweeps:
-        codes = search.improve(left, codes, [0.0] * sweeps, seed=0)
-    return torch.empty_like(codes).index_copy_(1, order, codes)
+    return codes
 
 
-def _beam(search: SumSearch, vectors: Tensor, width: int) -> Tensor:
+def _beam(search: SumSearch, unary: Tensor, width: int) -> Tensor:
     """The best of the codes that are left when positions are chosen first to last and `width` codes kept at each."""
-    count, size = len(vectors), search.size
-    unary = torch.addmm(search.norms, vectors, search.flat.t(), alpha=-2).view(count, search.length, size)
+    count, size = len(unary), search.size
     costs, places = _smallest_few(unary[:, 0], width)
     codes = places[:, :, None]
     for position in range(1, search.length):

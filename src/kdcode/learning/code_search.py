@@ -107,9 +107,25 @@ class SumSearch:
             return F.embedding_bag(codes, self.pairs[position], mode="sum")
         return F.embedding_bag(codes, self.flat, mode="sum") @ (2 * self.words[position].t())
 
-    def _walk(self, vectors: Tensor, codes: Tensor) -> _Walk:
+    def unary(self, vectors: Tensor) -> Tensor:
+        """(n, D, K): ‖w_k‖² − 2 x·w_k."""
+        products = torch.addmm(self.norms, vectors, self.flat.t(), alpha=-2)
+        return products.view(len(vectors), self.length, self.size)
+
+    def descend(self, vectors: Tensor, codes: Tensor, sweeps: int, unary: Tensor) -> Tensor:
+        """(n, D) codes after sweeps without heat over a chunk of rows, whose unary terms are there already."""
+        walk = self._walk(vectors, codes, unary)
+        generator = generator_for(0, "search", 0)
+        for _ in range(sweeps):
+            if not self._sweep(walk, 0.0, generator, None):
+                break
+        return walk.flat_codes - self._offsets(codes.device)
+
+    def _walk(self, vectors: Tensor, codes: Tensor, unary: Tensor | None = None) -> _Walk:
         flat = codes + self._offsets(codes.device)
-        return _ResidualWalk(self, vectors, flat) if self.pairs is None else _TableWalk(self, self.pairs, vectors, flat)
+        if self.pairs is None:
+            return _ResidualWalk(self, vectors, flat)
+        return _TableWalk(self.pairs, self.unary(vectors) if unary is None else unary, flat)
 
     def _sweep(self, walk: _Walk, temperature: float, generator: torch.Generator, noise: _GumbelNoise | None) -> bool:
         """Visit all positions in random order; whether any code changed."""
@@ -142,10 +158,8 @@ class _Walk(Protocol):
 
 
 class _TableWalk:
-    def __init__(self, search: SumSearch, pairs: Tensor, vectors: Tensor, codes: Tensor) -> None:
-        self.pairs, self.flat_codes = pairs, codes
-        unary = torch.addmm(search.norms, vectors, search.flat.t(), alpha=-2)
-        self.unary = unary.view(len(vectors), search.length, search.size)
+    def __init__(self, pairs: Tensor, unary: Tensor, codes: Tensor) -> None:
+        self.pairs, self.unary, self.flat_codes = pairs, unary, codes
 
     def costs(self, position: int) -> Tensor:
         return F.embedding_bag(self.flat_codes, self.pairs[position], mode="sum").add_(self.unary[:, position])

@@ -112,7 +112,7 @@ def _compress(
     if table.weights is not None and options.learner_name == "encoder":
         raise OptionError("rows with weights are for other learners than the encoder")
     started = time.monotonic()
-    run = Run(total_steps(len(table), options), _identity(table, options), on_step, checkpoint)
+    run = Run(total_steps(table, options), _identity(table, options), on_step, checkpoint)
     source = learned_from(table, options)
     target, codes, composition, encoder = LEARNERS[options.learner_name](source, options, run, device)
     target.restore(composition)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from kdcode.learning.label_sums import label_sums
 from kdcode.learning.side_by_side import side_by_side
 
 _ROWS_PER_CENTROID = 256
@@ -14,6 +16,11 @@ _ROWS_PER_CENTROID = 256
 _ASSIGN_FLOATS = 1 << 20
 _CODED_ROWS = 1 << 14
 _ITERATIONS = 15
+_WIDTHS = 10
+_EARLY, _LAST = 2, 5
+"""Steps in few directions, and in all of them."""
+_NARROW = 8
+"""Directions that are few enough to begin with."""
 _SEED_ROWS_PER_CENTROID = 32
 """Seeds are drawn one after another, each by a pass over the rows; this many rows are enough to draw from."""
 
@@ -38,33 +45,90 @@ def kmeans(
         (K, d) centroids.
     """
     vectors, weights = _sample(vectors, weights, count * _ROWS_PER_CENTROID, generator)
-    centroids = _seeds(*_sample(vectors, weights, count * _SEED_ROWS_PER_CENTROID, generator), count, generator)
-    before: Tensor | None = None
-    for _ in range(iterations):
-        labels, distances = nearest(vectors, centroids)
-        if before is not None and torch.equal(labels, before):
-            break
-        before = labels
-        used = torch.bincount(labels, weights, minlength=count).to(vectors)
-        weighted = vectors if weights is None else vectors * weights[:, None]
-        sums = torch.zeros_like(centroids).index_add_(0, labels, weighted)
-        centroids = torch.where(used[:, None] > 0, sums / used.clamp_min(1e-30)[:, None], centroids)
+    return _lloyd(vectors, _drawn_seeds(vectors, weights, count, generator), weights, iterations)[0]
+
+
+def kmeans_by_width(vectors: Tensor, count: int, generator: torch.Generator, weights: Tensor | None = None) -> Tensor:
+    """k-means in the two strongest principal directions first, then in more and more of them.
+
+    In many directions at once, k-means stops near where it began. What the strong directions decide first is a better
+    beginning than rows drawn from the table, the more so for what other codewords have left over, which has no
+    clusters.
+
+    Args:
+        vectors: (N, d), N at least 1.
+        count: K; where there are fewer distinct rows, some centroids repeat.
+        generator: draws the sample and the seeds, on the CPU.
+        weights: (N,) of the rows in the centroids; all 1 where left out.
+
+    Returns:
+        (K, d) centroids.
+    """
+    vectors, weights = _sample(vectors, weights, count * _ROWS_PER_CENTROID, generator)
+    mean = vectors.mean(dim=0)
+    turned = vectors - mean
+    weighted = turned if weights is None else turned * weights[:, None]
+    directions = torch.linalg.eigh(weighted.t() @ turned).eigenvectors.flip(1)
+    turned = turned @ directions
+    first, *wider = _widths(vectors.shape[1])
+    part = turned[:, :first].contiguous()
+    centroids, labels = _lloyd(part, _drawn_seeds(part, weights, count, generator), weights, _EARLY)
+    for width in wider:
+        part = turned[:, :width].contiguous()
+        centroids, _ = _means(part, labels, F.pad(centroids, (0, width - centroids.shape[1])), weights)
+        centroids, labels = _lloyd(part, centroids, weights, _LAST if width == wider[-1] else _EARLY)
+    return torch.addmm(mean, centroids, directions.t())
+
+
+def _widths(dim: int) -> list[int]:
+    """How many directions to look at, one number after another, each a few times the one before."""
+    return sorted({round(dim ** ((step + 1) / _WIDTHS)) for step in range(_WIDTHS)})
+
+
+def _lloyd(vectors: Tensor, centroids: Tensor, weights: Tensor | None, iterations: int) -> tuple[Tensor, Tensor]:
+    """Steps until no row changes sides, or so many are done: (K, d) centroids and the (N,) labels before the last."""
+    labels = _labels(vectors, centroids)
+    for number in range(iterations):
+        before, old = labels, centroids
+        centroids, used = _means(vectors, labels, old, weights)
         empty = (used == 0).nonzero().flatten()
-        missed = distances if weights is None else distances * weights
-        farthest = missed.topk(min(len(empty), len(vectors))).indices
-        centroids[empty[: len(farthest)]] = vectors[farthest]
-    return centroids
+        if len(empty):
+            missed = _distances(vectors, old, labels) * (1 if weights is None else weights)
+            farthest = missed.topk(min(len(empty), len(vectors))).indices
+            centroids[empty[: len(farthest)]] = vectors[farthest]
+        if number == iterations - 1:
+            break
+        labels = _labels(vectors, centroids)
+        if torch.equal(labels, before):
+            break
+    return centroids, labels
+
+
+def _means(vectors: Tensor, labels: Tensor, before: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """(K, d) means of the rows of each label, by weight, those before where it has none; and the (K,) rows' weight."""
+    used = torch.bincount(labels, weights, minlength=len(before)).to(vectors)
+    sums = label_sums(vectors, labels, len(before), weights)
+    return torch.where(used[:, None] > 0, sums / used.clamp_min(1e-30)[:, None], before), used
 
 
 def nearest(vectors: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest centroid of each row, (N,), and the squared distance to it, (N,); memory bounded by chunks."""
-    norms = centroids.square().sum(dim=1)
-    labels, distances = [], []
-    for part in vectors.split(max(1, _ASSIGN_FLOATS // len(centroids))):
-        costs = torch.addmm(norms, part, centroids.t(), alpha=-2)
-        labels.append(smallest(costs))
-        distances.append(costs.gather(1, labels[-1][:, None])[:, 0] + part.square().sum(dim=1))
-    return torch.cat(labels), torch.cat(distances).clamp_min(0)
+    labels = _labels(vectors, centroids)
+    return labels, _distances(vectors, centroids, labels)
+
+
+def _labels(vectors: Tensor, centroids: Tensor) -> Tensor:
+    norms, words = centroids.square().sum(dim=1), centroids.t()
+    rows = max(1, _ASSIGN_FLOATS // len(centroids))
+    costs = vectors.new_empty(min(rows, len(vectors)), len(centroids))  # once: to clear new memory takes longer
+    parts = vectors.split(rows)
+    return torch.cat([smallest(torch.addmm(norms, part, words, alpha=-2, out=costs[: len(part)])) for part in parts])
+
+
+def _distances(vectors: Tensor, centroids: Tensor, labels: Tensor) -> Tensor:
+    rows = max(1, _ASSIGN_FLOATS // vectors.shape[1])
+    parts = zip(vectors.split(rows), labels.split(rows), strict=True)
+    return torch.cat([(part - centroids[label]).square().sum(dim=1) for part, label in parts])
 
 
 def smallest(costs: Tensor) -> Tensor:
@@ -83,16 +147,26 @@ def residual_kmeans(
 ) -> tuple[Tensor, Tensor]:
     """One k-means after another, each on what the ones before left over of a sample of the rows.
 
+    Args:
+        vectors: (N, d).
+        code_length: D.
+        codebook_size: K.
+        generator: draws the sample and the seeds, on the CPU.
+        weights: (N,) of the rows; all 1 where left out.
+
     Returns:
         (N, D) codes and (D, K, d) codewords whose sums approximate `vectors`.
     """
     sample, counted = _sample(vectors, weights, codebook_size * _ROWS_PER_CENTROID, generator)
     residual = sample.clone()
-    books = []
+    find = kmeans if vectors.shape[1] <= _NARROW else kmeans_by_width
+    books, codes = [], []
     for _ in range(code_length):
-        books.append(kmeans(residual, codebook_size, generator, weights=counted))
-        residual -= books[-1][nearest(residual, books[-1])[0]]
-    return _residual_codes(vectors, books), torch.stack(books)
+        books.append(find(residual, codebook_size, generator, weights=counted))
+        codes.append(_labels(residual, books[-1]))
+        residual -= books[-1][codes[-1]]
+    words = torch.stack(books)
+    return torch.stack(codes, dim=1) if sample is vectors else _residual_codes(vectors, books), words
 
 
 def _residual_codes(vectors: Tensor, books: Sequence[Tensor]) -> Tensor:
@@ -118,6 +192,10 @@ def _sample(
         return vectors, weights
     rows = torch.randperm(len(vectors), generator=generator)[:most].to(vectors.device)
     return vectors[rows], None if weights is None else weights[rows]
+
+
+def _drawn_seeds(vectors: Tensor, weights: Tensor | None, count: int, generator: torch.Generator) -> Tensor:
+    return _seeds(*_sample(vectors, weights, count * _SEED_ROWS_PER_CENTROID, generator), count, generator)
 
 
 def _seeds(vectors: Tensor, weights: Tensor | None, count: int, generator: torch.Generator) -> Tensor:

@@ -91,9 +91,12 @@ LEARNERS: dict[str, Learner] = {
 """The one table of learners."""
 
 
-def total_steps(num_embeddings: int, options: CompressOptions) -> int:
+def total_steps(table: VectorTable, options: CompressOptions) -> int:
     """Steps of a whole run: updates of all stages, and rounds of additive learning and of refits."""
-    additive = len(EFFORTS[options.effort].rounds())
+    num_embeddings = len(table)
+    linear_options = options.changed(composition="linear") if options.composition == "lstm" else options
+    shape = linear_options.code_shape(num_embeddings, table.embedding_dim)
+    additive = len(EFFORTS[options.effort].rounds(shape))
     if options.learner_name == "additive":
         return additive
     per_epoch = -(-num_embeddings // options.batch_size)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kdcode.learning.composition import CompositionModule, LinearComposition, SideBySideComposition
+from kdcode.learning.label_sums import label_sums
 from kdcode.learning.loss import squared_distances
 from kdcode.learning.side_by_side import side_by_side
 from kdcode.learning.straight_through import flat_codes
@@ -141,13 +142,10 @@ def _sums_by_codeword(
     sums = torch.zeros(shape, device=codes.device)
     for start in range(0, len(codes), _SUM_ROWS):
         part = slice(start, start + _SUM_ROWS)
-        summed = rows(part) if weights is None else rows(part) * weights[part, None]
-        picked = codes[part].long()
-
-        def add(position: int, summed: Tensor = summed, picked: Tensor = picked) -> None:
-            sums[position].index_add_(0, picked[:, position], summed)
-
-        side_by_side(add, range(len(sums)), codes.device)
+        summed, picked = rows(part), codes[part]
+        weight = None if weights is None else weights[part]
+        for position in range(len(sums)):
+            sums[position] += label_sums(summed, picked[:, position], shape[1], weight)
     return sums.flatten(0, 1)
 
 

@@ -19,7 +19,7 @@ import torch
 
 from kdcode.budget import SizeLimit, Sizes
 from kdcode.errors import OptionError
-from kdcode.learning.additive import EFFORTS, AdditiveLearner, Effort
+from kdcode.learning.additive import EFFORTS, AdditiveLearner, Effort, Round
 from kdcode.learning.candidates import (
     FIRST_SIZES,
     MOST_WORK,
@@ -265,7 +265,8 @@ class _Glimpses:
             error = _grown(options, smaller, error, len(self.table) / count)
         error = min(1.0, error) ** _power(options, error)
         glimpse = _SHORT_GLIMPSE if positions_in_sum(options) <= _SHORT_SUM else _GLIMPSE
-        times = _work_in(EFFORTS[options.effort]) / _work_in(glimpse)
+        shape = options.code_shape(len(self.table), self.table.embedding_dim)
+        times = _work_in(EFFORTS[options.effort].rounds(shape)) / _work_in(glimpse.rounds(shape))
         return error + rounding, seconds * times * len(self.table) / count
 
     def _glimpse(self, rows: np.ndarray[Any, Any], options: CompressOptions) -> tuple[float, float]:
@@ -299,9 +300,9 @@ def _grown(options: CompressOptions, half: float, whole: float, times: float) ->
     return float(whole * math.exp(math.log(whole / half, 2) * _SATURATION * -math.expm1(-further)))
 
 
-def _work_in(effort: Effort) -> int:
-    """How much an effort does: a solve takes about as long as two sweeps."""
-    return sum(len(planned.temperatures) + 2 for planned in effort.rounds())
+def _work_in(rounds: Sequence[Round]) -> int:
+    """How much is done in rounds: a solve takes about as long as two sweeps, and so does a beam of four."""
+    return sum(len(planned.temperatures) + 2 + planned.beam // 2 for planned in rounds)
 
 
 def _power(options: CompressOptions, glimpse: float) -> float:

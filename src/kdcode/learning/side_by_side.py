@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import torch
@@ -17,15 +19,29 @@ def side_by_side(work: Callable[[Item], None], items: Sequence[Item], device: to
     Results cannot depend on the number of threads, as long as `work` depends on its item alone. On devices other
     than the CPU, whose operators are parallel by themselves, items are taken one after another.
     """
-    threads = min(torch.get_num_threads(), len(items)) if device.type == "cpu" else 1
-    if threads <= 1:
+    before = torch.get_num_threads()
+    if device.type != "cpu" or min(before, len(items)) <= 1:
         for item in items:
             work(item)
         return
-    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # of libraries that count threads once per process
+    begun = []
     try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for _ in pool.map(work, items):
-                pass  # raises what a thread raised
+        begun = [_pool(before).submit(work, item) for item in items]
+        for done in begun:
+            done.result()
     finally:
-        torch.set_num_threads(before)  # the workers' calls reach libraries that count threads once per process
+        for left in begun:
+            left.cancel()
+        wait(begun)  # nothing may go on writing after an error or Ctrl-C
+        torch.set_num_threads(before)
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that stay: to start them takes longer than much of the work that they are given."""
+    return ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a fork has none of the threads

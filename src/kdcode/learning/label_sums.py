@@ -1,0 +1,29 @@
+"""Sums of rows by label: what means of clusters and least squares for codewords are made of."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+_MOST_SHORT = 1 << 15
+
+
+def label_sums(rows: Tensor, labels: Tensor, count: int, weights: Tensor | None = None) -> Tensor:
+    """(count, d): for each label the sum of its rows, by weight.
+
+    Rows are sorted by label first: to add up a stretch of rows is several times quicker than to add single rows here
+    and there (`index_add_`).
+
+    Args:
+        rows: (n, d).
+        labels: (n,) of any integer type, below `count`.
+        count: how many labels there are.
+        weights: (n,) of the rows; all 1 where left out.
+    """
+    kind = torch.int16 if count < _MOST_SHORT else torch.int32
+    order = labels.to(kind).sort(stable=True).indices
+    ends = torch.bincount(labels, minlength=count).cumsum(dim=0)
+    starts = F.pad(ends[:-1], (1, 0))
+    weighted = None if weights is None else weights[order].to(rows)
+    return F.embedding_bag(order, rows, starts, mode="sum", per_sample_weights=weighted)
