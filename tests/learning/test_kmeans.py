@@ -52,7 +52,7 @@ def test_each_residual_level_lowers_the_error():
     assert codes.shape == (600, 4)
     left, errors = rows.clone(), []
     for level in range(4):
-        left = left - words[level][codes[:, level]]
+        left = left - words[level][codes[:, level].long()]
         errors.append(float(left.square().sum()))
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.5 * errors[0]
@@ -73,7 +73,7 @@ def test_growing_wider_leaves_less_over_than_seeds(monkeypatch):
 
     def left_over():
         codes, words = residual_kmeans(rows, 8, 16, torch.Generator().manual_seed(0))
-        return float((rows - sum(words[level][codes[:, level]] for level in range(8))).square().sum())
+        return float((rows - sum(words[level][codes[:, level].long()] for level in range(8))).square().sum())
 
     wider = left_over()
     monkeypatch.setattr("kdcode.learning.kmeans._NARROW", 50)

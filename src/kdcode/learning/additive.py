@@ -21,6 +21,7 @@ from kdcode.composition import Block
 from kdcode.learning.beam import encode_sums
 from kdcode.learning.code_search import SumSearch
 from kdcode.learning.composition import CompositionModule, SideBySideComposition
+from kdcode.learning.kmeans import code_type
 from kdcode.learning.learner import Best
 from kdcode.learning.least_squares import solve_codewords
 from kdcode.learning.progress import StepReport
@@ -116,7 +117,7 @@ class AdditiveLearner:
     def __init__(self, target: Target, start: Start, options: CompressOptions, effort: Effort | None = None) -> None:
         self.target = target
         self.composition = start.composition
-        self.codes = start.codes.to(_code_type(start.composition.shape.codebook_size))
+        self.codes = start.codes.to(code_type(start.composition.shape.codebook_size))
         self.seed = options.seed
         self.rounds = (effort or EFFORTS[options.effort]).rounds(start.composition.shape)
         self.blocks = blocks_of(start.composition)
@@ -133,7 +134,6 @@ class AdditiveLearner:
         while self.done < len(self.rounds) and self.best.error > _PERFECT:
             run.after_step(self._round(), self.state)
         self.composition.load_state_dict(self.best.weights)
-        self.best.codes = self.best.codes.long()
         return self.best
 
     @torch.no_grad()
@@ -141,18 +141,18 @@ class AdditiveLearner:
         """Search, solve, measure, and keep what is the best so far."""
         planned = self.rounds[self.done]
         before = self.codes
-        self.codes = before.clone()
         vectors = self._vectors()
         if any(planned.temperatures) and not any(self.critical):
             self.critical = [self._critical_of(block, vectors[:, block.columns]) for block in self.blocks]
-        for block in self.blocks:
-            self._improve(block, vectors[:, block.columns], planned)
+        found = [self._improve(block, vectors[:, block.columns], planned) for block in self.blocks]
+        self.codes = found[0] if len(found) == 1 else torch.cat(found, dim=1)
+        del found
         self._turn_basis()
         self.done += 1
         error = self._error()
         if error <= self.best.error:
             self.best = self._solution(error)
-        changed = int((before != self.codes).sum()) / before.numel()
+        changed = int(torch.count_nonzero(before != self.codes)) / before.numel()
         size = self.composition.shape.codebook_size
         used = sum(int((torch.bincount(column, minlength=size) > 0).sum()) for column in self.codes.t())
         return StepReport(
@@ -164,10 +164,10 @@ class AdditiveLearner:
             self.codes.shape[1] * size - used,
         )
 
-    def _improve(self, block: Block, vectors: Tensor, planned: Round) -> None:
+    def _improve(self, block: Block, vectors: Tensor, planned: Round) -> Tensor:
+        """Give a block better codes, which are returned, and codewords that suit them, in place."""
         words = self._words(block)
         found = self._search(block, vectors, planned)
-        self.codes[:, block.positions] = found
         solved = solve_codewords(
             vectors,
             found,
@@ -177,6 +177,7 @@ class AdditiveLearner:
             shared=self.composition.shape.shared,
         )
         words.copy_(solved)
+        return found
 
     def _search(self, block: Block, vectors: Tensor, planned: Round) -> Tensor:
         """(N, positions) codes of a block."""
@@ -252,7 +253,7 @@ class AdditiveLearner:
 
     def _solution(self, error: float) -> Best:
         weights = {name: value.detach().clone() for name, value in self.composition.state_dict().items()}
-        return Best(error, self.codes.clone(), weights)
+        return Best(error, self.codes, weights)  # a round makes new codes, and leaves these as they are
 
     def state(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on."""
@@ -282,11 +283,6 @@ def blocks_of(composition: CompositionModule) -> list[Block]:
     if isinstance(composition, SideBySideComposition):
         return composition.blocks
     return [Block(slice(0, shape.code_length), slice(0, shape.codeword_dim))]
-
-
-def _code_type(codebook_size: int) -> torch.dtype:
-    """The smallest type that holds codes: a table's codes are kept several times over, and only parts widened."""
-    return torch.uint8 if codebook_size <= 1 << 8 else torch.int32
 
 
 def water_level(spectrum: Tensor, error: float) -> float:

@@ -116,6 +116,7 @@ def _compress(
     source = learned_from(table, options)
     target, codes, composition, encoder = LEARNERS[options.learner_name](source, options, run, device)
     target.restore(composition)
+    del target  # as large as the table
     by_gradient = options.learner_name != "random" and options.settle > 0 and options.loss == "squared"
     settle = options.learner_name == "additive" or by_gradient
     codes, codebook, twin = rounded(source, codes, composition, options.numbers, settle=settle)

@@ -9,12 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kdcode.learning.label_sums import label_sums
-from kdcode.learning.side_by_side import side_by_side
 
 _ROWS_PER_CENTROID = 256
 """More rows than this per centroid hardly move it; larger tables are sampled."""
 _ASSIGN_FLOATS = 1 << 20
-_CODED_ROWS = 1 << 14
+_CODED_ROWS = 1 << 12
 _ITERATIONS = 15
 _WIDTHS = 10
 _EARLY, _LAST = 2, 5
@@ -66,17 +65,19 @@ def kmeans_by_width(vectors: Tensor, count: int, generator: torch.Generator, wei
     """
     vectors, weights = _sample(vectors, weights, count * _ROWS_PER_CENTROID, generator)
     mean = vectors.mean(dim=0)
-    turned = vectors - mean
-    weighted = turned if weights is None else turned * weights[:, None]
-    directions = torch.linalg.eigh(weighted.t() @ turned).eigenvectors.flip(1)
-    turned = turned @ directions
+    weighted = vectors if weights is None else vectors * weights[:, None]
+    meeting = weighted.t() @ vectors - torch.outer(weighted.sum(dim=0), mean)
+    directions = torch.linalg.eigh((meeting + meeting.t()) / 2).eigenvectors.flip(1)
+    turned = (vectors @ directions).sub_(mean @ directions)
     first, *wider = _widths(vectors.shape[1])
     part = turned[:, :first].contiguous()
     centroids, labels = _lloyd(part, _drawn_seeds(part, weights, count, generator), weights, _EARLY)
+    memory = turned.new_empty(len(turned) * max(wider[:-1], default=0))  # of all parts, each of which is larger
     for width in wider:
-        part = turned[:, :width].contiguous()
+        narrow = width < wider[-1]
+        part = memory[: len(turned) * width].view(-1, width).copy_(turned[:, :width]) if narrow else turned
         centroids, _ = _means(part, labels, F.pad(centroids, (0, width - centroids.shape[1])), weights)
-        centroids, labels = _lloyd(part, centroids, weights, _LAST if width == wider[-1] else _EARLY)
+        centroids, labels = _lloyd(part, centroids, weights, _EARLY if narrow else _LAST)
     return torch.addmm(mean, centroids, directions.t())
 
 
@@ -121,8 +122,11 @@ def _labels(vectors: Tensor, centroids: Tensor) -> Tensor:
     norms, words = centroids.square().sum(dim=1), centroids.t()
     rows = max(1, _ASSIGN_FLOATS // len(centroids))
     costs = vectors.new_empty(min(rows, len(vectors)), len(centroids))  # once: to clear new memory takes longer
-    parts = vectors.split(rows)
-    return torch.cat([smallest(torch.addmm(norms, part, words, alpha=-2, out=costs[: len(part)])) for part in parts])
+    labels = torch.empty(len(vectors), dtype=torch.int64, device=vectors.device)
+    for start in range(0, len(vectors), rows):
+        part = vectors[start : start + rows]
+        labels[start : start + rows] = smallest(torch.addmm(norms, part, words, alpha=-2, out=costs[: len(part)]))
+    return labels
 
 
 def _distances(vectors: Tensor, centroids: Tensor, labels: Tensor) -> Tensor:
@@ -136,6 +140,11 @@ def smallest(costs: Tensor) -> Tensor:
     if costs.device.type == "cpu":
         return torch.from_numpy(costs.detach().numpy().argmin(axis=1))
     return costs.argmin(dim=1)
+
+
+def code_type(codebook_size: int) -> torch.dtype:
+    """The smallest type that holds codes: a table's codes are kept several times over, and only parts widened."""
+    return torch.uint8 if codebook_size <= 1 << 8 else torch.int32
 
 
 def residual_kmeans(
@@ -155,33 +164,29 @@ def residual_kmeans(
         weights: (N,) of the rows; all 1 where left out.
 
     Returns:
-        (N, D) codes and (D, K, d) codewords whose sums approximate `vectors`.
+        (N, D) codes, of `code_type`, and (D, K, d) codewords whose sums approximate `vectors`.
     """
     sample, counted = _sample(vectors, weights, codebook_size * _ROWS_PER_CENTROID, generator)
-    residual = sample.clone()
+    residual = sample.clone() if sample is vectors else sample
     find = kmeans if vectors.shape[1] <= _NARROW else kmeans_by_width
-    books, codes = [], []
+    books = []
     for _ in range(code_length):
         books.append(find(residual, codebook_size, generator, weights=counted))
-        codes.append(_labels(residual, books[-1]))
-        residual -= books[-1][codes[-1]]
-    words = torch.stack(books)
-    return torch.stack(codes, dim=1) if sample is vectors else _residual_codes(vectors, books), words
+        residual -= books[-1][_labels(residual, books[-1])]
+    del sample, residual
+    return _residual_codes(vectors, books), torch.stack(books)
 
 
 def _residual_codes(vectors: Tensor, books: Sequence[Tensor]) -> Tensor:
     """(N, D): the nearest centroid of each row in the first book, of what is left of it in the second, and so on."""
-    codes = torch.empty(len(vectors), len(books), dtype=torch.int64, device=vectors.device)
-
-    def choose(start: int) -> None:
+    codes = torch.empty(len(vectors), len(books), dtype=code_type(len(books[0])), device=vectors.device)
+    for start in range(0, len(vectors), _CODED_ROWS):
         part = slice(start, start + _CODED_ROWS)
         residual = vectors[part].clone()
         for position, centroids in enumerate(books):
-            labels, _ = nearest(residual, centroids)
+            labels = _labels(residual, centroids)
             residual -= centroids[labels]
-            codes[part, position] = labels
-
-    side_by_side(choose, range(0, len(vectors), _CODED_ROWS), vectors.device)
+            codes[part, position] = labels.to(codes.dtype)
     return codes
 
 

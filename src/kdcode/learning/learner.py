@@ -52,7 +52,7 @@ class GradientLearner:
         self.options = options
         self.settled = start.settled
         self.composition = start.composition
-        self.codes = start.codes.clone()
+        self.codes = start.codes.to(torch.int64, copy=True)
         self.unused = 0
         self.step = 0
         self.epoch_loss = 0.0

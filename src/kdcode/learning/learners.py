@@ -29,7 +29,7 @@ _LSTM_SHARE = 5
 
 
 class Solution(NamedTuple):
-    """(N, D) codes and their composition, in the units of `target`, and the network that codes came from, if one."""
+    """(N, D) codes of any integer type and their composition, in units of `target`, and the network they came from."""
 
     target: Target
     codes: Tensor
@@ -44,7 +44,7 @@ def learn_additive(table: VectorTable, options: CompressOptions, run: Run, devic
     make_start = STARTS[options.start_name] if run.resumed_stage is None else random_start
     learner = AdditiveLearner(target, make_start(target, shape, options.seed), options)
     if run.resumed_stage is not None and run.resumed_stage > 0:
-        return Solution(target, learner.codes.long(), learner.composition)
+        return Solution(target, learner.codes, learner.composition)
     return Solution(target, learner.run(run).codes, learner.composition)
 
 

@@ -24,7 +24,7 @@ _MOST_STEPS = 50
 _RIDGE, _STEP_RIDGE = 1e-6, 1e-4
 """Share by which codewords are held where they are, at once and in steps. Sums stay the same where one position gives
 to another what they all have in common, so that without it rounding errors would decide along such directions."""
-_SUM_ROWS = 1 << 16
+_SUM_ROWS = 1 << 13
 
 
 def solve_weights(target: Target, codes: Tensor, composition: CompositionModule) -> None:

@@ -33,7 +33,7 @@ _WARM_MARGIN = 0.1
 
 
 class Start(NamedTuple):
-    """(N, D) codes and a composition for them, in standardised units.
+    """(N, D) codes, of any integer type, and a composition for them, in standardised units.
 
     `settled` codes are good ones already: learning goes on from them gently.
     """
@@ -97,7 +97,7 @@ def first_logits(target: Target, start: Start, name: str, seed: int) -> Tensor:
     logits, and a codeword's logit falls with what the loss would rise by if it were
     put in the place of the one in use, by the same second-order model that `straight_through` uses.
     """
-    shape, codes = start.composition.shape, start.codes
+    shape, codes = start.composition.shape, start.codes.long()
     generator = generator_for(seed, "logits")
     logits = torch.empty(len(codes), shape.code_length, shape.codebook_size).normal_(0, 0.01, generator=generator)
     logits = logits.to(codes.device)

@@ -63,8 +63,11 @@ class Target:
     @torch.no_grad()
     def row_errors(self, codes: Tensor, composition: CompositionModule, loss: Loss = squared_distances) -> Tensor:
         """(N,) losses between the vectors and what (N, D) codes compose to."""
-        parts = zip(self.vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), strict=True)
-        return torch.cat([loss(composition.compose(part), vectors) for vectors, part in parts])
+        errors = self.vectors.new_empty(len(self))
+        for start in range(0, len(self), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            errors[part] = loss(composition.compose(codes[part]), self.vectors[part])
+        return errors
 
     def error(self, codes: Tensor, composition: CompositionModule, loss: Loss = squared_distances) -> float:
         """Relative loss of a solution, rows counted by their weight."""
@@ -90,12 +93,12 @@ class Target:
 
 
 def _mean(vectors: Tensor, weights: Tensor | None) -> Tensor:
-    """(d,) float64."""
-    if weights is None:
-        return vectors.mean(dim=0, dtype=torch.float64)
-    parts = zip(vectors.split(CHUNK_ROWS), weights.split(CHUNK_ROWS), strict=True)
-    total = sum((part.double() * weight.double()[:, None]).sum(dim=0) for part, weight in parts)
-    return torch.as_tensor(total) / weights.sum(dtype=torch.float64)
+    """(d,) float64, of which there is never more than a chunk of rows."""
+    total = torch.zeros(vectors.shape[1], dtype=torch.float64, device=vectors.device)
+    for start in range(0, len(vectors), CHUNK_ROWS):
+        rows = vectors[start : start + CHUNK_ROWS].double()
+        total += rows.sum(dim=0) if weights is None else weights[start : start + CHUNK_ROWS].double() @ rows
+    return total / (len(vectors) if weights is None else weights.sum(dtype=torch.float64))
 
 
 def can_shift(shape: CodeShape) -> bool:
