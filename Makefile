@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.installed
 
-.PHONY: demo test test-slow check fix docs results reproduce reproduce-full clean
+.PHONY: demo test test-slow check fix docs results results-full reproduce reproduce-full clean
 
 demo: $(SETUP)  ## compress 10,000 word vectors and show what came of it
 	$(BIN)/kdcode demo
@@ -30,6 +30,12 @@ docs: $(SETUP)  ## write docs/cli.md from the commands' own help
 results: $(SETUP)  ## measure again what README and docs quote; DATA is a folder with GloVe 100d (vectors.npy, symbols.txt)
 	$(BIN)/python benchmarks/reconstruction.py --data $(DATA)
 	$(BIN)/python benchmarks/symbol_index.py --symbols $(DATA)/symbols.txt
+
+# These take hours, and go on where they were when they are stopped. MINILM is all-MiniLM-L6-v2's model.safetensors.
+results-full: results  ## and kdcode beside its peers, and against the size of the table
+	$(BIN)/python benchmarks/equal_bits.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/equal_bits
+	$(BIN)/python benchmarks/equal_bytes.py --glove $(DATA) --minilm $(MINILM) --work $(or $(WORK),benchmarks/work)/equal_bytes
+	$(BIN)/python benchmarks/scaling.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/scaling
 
 # DATA here is the folder that holds glove-100d/ and ptb/.
 GLOVE = --data $(DATA)/glove-100d

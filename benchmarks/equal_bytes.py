@@ -155,13 +155,15 @@ def _nearest(table: Matrix, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, An
     return np.argpartition(-scores, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
 
 
-def cell(arguments: argparse.Namespace, table: str, times: int, method: str) -> dict[str, Any]:
-    """The record of a cell: measured by a process of its own, unless the work folder has it."""
+def cell(arguments: argparse.Namespace, table: str, times: int, method: str) -> dict[str, Any] | None:
+    """The record of a cell: measured by a process of its own, unless the work folder has it; None without any time."""
     flags = ["--only", table, str(times), method]
     for name in ("glove", "minilm"):
         if getattr(arguments, name):
             flags += [f"--{name}", str(getattr(arguments, name))]
     kept = arguments.work / f"{table}-{times}x-{method.replace(' ', '_').replace(',', '')}.json"
+    if not arguments.minutes and not kept.exists():
+        return None
     record = measured_apart(__file__, flags, kept, arguments.threads, arguments.minutes)
     return {"table": table, "times": times, "method": method, "bytes": None, **record}
 
@@ -209,7 +211,9 @@ def main() -> None:
     parser.add_argument("--times", default=",".join(map(str, TIMES)), help="how many times smaller")
     parser.add_argument("--methods", help="which methods, with semicolons between; all by default")
     parser.add_argument("--threads", type=int, default=2, help="of every method")
-    parser.add_argument("--minutes", type=float, default=45, help="after which a method is given up in a cell")
+    parser.add_argument(
+        "--minutes", type=float, default=45, help="to give up a method in a cell after; 0 starts nothing"
+    )
     parser.add_argument("--only", nargs=3, metavar=("TABLE", "TIMES", "METHOD"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only:
@@ -219,12 +223,13 @@ def main() -> None:
         return
     everyone = [*OURS, *(peer.name for peer in PEERS)]
     methods = arguments.methods.split(";") if arguments.methods else everyone
-    rows = [
+    cells = [
         cell(arguments, table, int(times), method)
         for table in arguments.tables.split(",")
         for times in arguments.times.split(",")
         for method in methods
     ]
+    rows = [row for row in cells if row is not None]
     settings = {
         "seed": 0,
         "threads": arguments.threads,

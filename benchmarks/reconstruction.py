@@ -30,12 +30,16 @@ GRADIENT = {"learner": "straight-through", "start": "random"}
 RUNS: list[tuple[str, dict[str, Any]]] = [
     ("random codes", {**SMALL, "learner": "random"}),
     ("product codes", {**SMALL, "composition": "product"}),
+    ("product codes, turned", {**SMALL, "composition": "product", "rotation": True}),
     ("plain Algorithm 1 gradient", {**SMALL, **GRADIENT, "curvature": 0.0, "settle": 0}),
     ("straight-through, random start", {**SMALL, **GRADIENT}),
     ("straight-through, warm start", {**SMALL, **GRADIENT, "start": "warm"}),
     ("additive, fast", {**SMALL, "effort": "fast"}),
     ("additive", SMALL),
     ("additive, best", {**SMALL, "effort": "best"}),
+    ("additive, with 4 bits of length", {**SMALL, "scale_bits": 4}),
+    ("additive, for cosine", {**SMALL, "loss": "cosine"}),
+    ("straight-through from additive, for cosine", {**SMALL, **GRADIENT, "start": "additive", "loss": "cosine"}),
     ("LSTM from the start", {**SMALL, **GRADIENT, "composition": "lstm", "lstm_from": "start"}),
     ("LSTM from additive codes", {**SMALL, "composition": "lstm"}),
 ]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 
 import kdcode
@@ -32,6 +33,33 @@ def test_every_result_stands_in_the_readme_as_measured():
 def test_the_readme_has_no_other_rows_of_results():
     rows = [line for line in README.splitlines() if line.startswith("|") and line.rstrip().endswith(" s |")]
     assert sorted(rows) == sorted(map(row, RECORDS))
+
+
+def kept(name):
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())["rows"]
+
+
+@pytest.mark.parametrize(("table", "title"), [("glove-50k", "50,000 words of GloVe"), ("minilm", "tokens of MiniLM")])
+def test_errors_at_equal_bytes_are_those_of_the_benchmark(table, title):
+    rows = [row for row in kept("equal_bytes") if row["table"] == table]
+    errors = {(row["method"], row["times"]): row.get("relative_error") for row in rows}
+    times = (10, 20, 40, 80)
+    lines = ["| " + " | ".join([title, *(f"{each}x" for each in times)]) + " |", "|---|---|---|---|---|"]
+    for method in dict.fromkeys(method for method, _ in errors):
+        found = [errors.get((method, each)) for each in times]
+        lines.append("| " + " | ".join([method, *("–" if one is None else f"{one:.3f}" for one in found)]) + " |")
+    assert "\n".join(lines) + "\n" in README, "\n".join(lines)
+
+
+def test_times_at_equal_bits_are_those_of_the_benchmark():
+    lines = []
+    for row in kept("equal_bits"):
+        new = next(way for way in row["unseen"] if way["way"] in ("its own", "beam 8, sweeps 0"))
+        lines.append(
+            f"| {row['method']} | {8 * row['positions']} | {row['relative_error']:.3f} | {row['train_seconds']:.0f} s "
+            f"| {new['relative_error']:.3f} | {new['rows_per_second']:,} |"
+        )
+    assert "\n".join(lines) + "\n" in README, "\n".join(lines)
 
 
 def test_the_perplexities_are_those_of_the_experiment():

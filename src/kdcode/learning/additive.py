@@ -32,6 +32,7 @@ from kdcode.learning.target import CHUNK_ROWS, Target
 from kdcode.options import CompressOptions
 
 _BEAM, _SHORT = 5, 8
+"""Partial codes that a beam keeps, and positions of a sum for which it finds good codes."""
 _HOT, _WARM, _COLD = 2.8, 1.0, 0.4
 """Where cooling starts, from codes that say nothing or from good ones, and where it ends, when codes hardly change."""
 _WARM_SWEEPS = 2
@@ -47,7 +48,7 @@ class Round(NamedTuple):
 
     Args:
         temperatures: of the sweeps, in units of the table's critical temperature 2θ; inf draws codes evenly.
-        beam: partial codes kept per row where codes are looked for anew, before the sweeps; 0 goes on from codes.
+        beam: partial codes kept per row, where a beam looks for codes in place of the sweeps; else 0.
         keep_better: whether a row takes a new code only where that is nearer.
         steps: of the least squares; None solves them exactly.
     """

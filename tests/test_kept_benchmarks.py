@@ -1,0 +1,75 @@
+"""What the project promises of speed and error beside its peers, held to the results that are kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+PEERS = ("faiss PQ", "faiss OPQ", "faiss RQ", "faiss LSQ", "int8 rows", "int4 rows", "SVD, float16")
+
+
+def rows_of(name):
+    return json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+
+
+@pytest.fixture
+def at_equal_bits():
+    return {(row["method"], row["positions"]): row for row in rows_of("equal_bits")}
+
+
+def test_with_64_bits_less_is_lost_than_with_lsq_in_half_its_time(at_equal_bits):
+    ours, lsq = at_equal_bits["kdcode", 8], at_equal_bits["faiss LSQ", 8]
+    assert ours["relative_error"] <= 0.97 * lsq["relative_error"]
+    assert ours["train_seconds"] <= 0.5 * lsq["train_seconds"]
+
+
+def test_fast_loses_less_than_rq_in_a_quarter_of_its_time(at_equal_bits):
+    ours, rq = at_equal_bits["kdcode, fast", 8], at_equal_bits["faiss RQ", 8]
+    assert ours["relative_error"] <= rq["relative_error"]
+    assert ours["train_seconds"] <= 0.25 * rq["train_seconds"]
+
+
+def test_with_128_bits_less_is_lost_than_with_rq_in_less_time(at_equal_bits):
+    ours, rq = at_equal_bits["kdcode, fast", 16], at_equal_bits["faiss RQ", 16]
+    assert ours["relative_error"] <= 0.95 * rq["relative_error"]
+    assert ours["train_seconds"] <= rq["train_seconds"]
+
+
+def test_new_vectors_are_coded_as_quickly_as_by_rq_and_better(at_equal_bits):
+    rq = at_equal_bits["faiss RQ", 8]["unseen"][0]
+    assert any(
+        way["relative_error"] <= rq["relative_error"] and way["rows_per_second"] >= rq["rows_per_second"]
+        for way in at_equal_bits["kdcode, fast", 8]["unseen"]
+    )
+
+
+CELLS = sorted({(row["table"], row["times"]) for row in rows_of("equal_bytes")})
+
+
+@pytest.mark.parametrize(("table", "times"), CELLS)
+def test_at_equal_bytes_nothing_loses_less(table, times):
+    rows = {row["method"]: row for row in rows_of("equal_bytes") if (row["table"], row["times"]) == (table, times)}
+    ours = min(row["relative_error"] for name, row in rows.items() if name not in PEERS and row["bytes"])
+    theirs = min(row["relative_error"] for name, row in rows.items() if name in PEERS and row["bytes"])
+    assert ours <= (theirs if times < 20 else 0.95 * theirs)
+
+
+def test_every_table_and_size_is_there():
+    assert (
+        sorted((table, times) for table in ("glove-100k", "glove-50k", "minilm") for times in (10, 20, 40, 80)) == CELLS
+    )
+
+
+def test_plans_predict_the_error_within_a_tenth():
+    planned = [row for row in rows_of("equal_bytes") if row["method"] not in PEERS and row["bytes"]]
+    assert len(planned) >= 12
+    for row in planned:
+        assert row["setting"]["predicted_error"] == pytest.approx(row["relative_error"], rel=0.1), row
+
+
+def test_a_million_rows_take_minutes_and_less_than_three_tables():
+    [row] = [row for row in rows_of("scaling") if row["rows"] == 1_000_000]
+    assert (row["codebook_size"], row["code_length"], row["dim"], row["effort"]) == (256, 8, 100, "fast")
+    assert row["seconds"] < 600
+    assert row["peak_mb"] < 3 * row["table_mb"]
