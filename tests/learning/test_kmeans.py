@@ -90,3 +90,15 @@ def test_growing_wider_finds_clusters_off_the_middle_by_weight():
     first = found[torch.cdist(centres[:1] + 7, found).argmin()]
     mean = (3 * rows[:25].sum(dim=0) + rows[25:50].sum(dim=0)) / 100
     torch.testing.assert_close(first, mean, rtol=1e-4, atol=1e-4)
+
+
+def test_small_tables_have_their_clusters_found():
+    exact = 0
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        coarse, fine = 3 * torch.randn(8, 20, generator=generator), torch.randn(8, 20, generator=generator)
+        rows = (coarse[:, None] + fine).flatten(0, 1)
+        codes, words = residual_kmeans(rows, 2, 8, generator)
+        left = rows - sum(words[level][codes[:, level].long()] for level in range(2))
+        exact += float(left.square().sum()) < 1e-6 * float(rows.square().sum())
+    assert exact >= 3

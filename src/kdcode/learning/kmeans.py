@@ -20,6 +20,7 @@ _EARLY, _LAST = 2, 5
 """Steps in few directions, and in all of them."""
 _NARROW = 8
 """Directions that are few enough to begin with."""
+_FEW_DISTANCES = 1 << 17
 _SEED_ROWS_PER_CENTROID = 32
 """Seeds are drawn one after another, each by a pass over the rows; this many rows are enough to draw from."""
 
@@ -168,13 +169,27 @@ def residual_kmeans(
     """
     sample, counted = _sample(vectors, weights, codebook_size * _ROWS_PER_CENTROID, generator)
     residual = sample.clone() if sample is vectors else sample
-    find = kmeans if vectors.shape[1] <= _NARROW else kmeans_by_width
     books = []
     for _ in range(code_length):
-        books.append(find(residual, codebook_size, generator, weights=counted))
+        books.append(_centroids(residual, codebook_size, generator, counted))
         residual -= books[-1][_labels(residual, books[-1])]
     del sample, residual
     return _residual_codes(vectors, books), torch.stack(books)
+
+
+def _centroids(vectors: Tensor, count: int, generator: torch.Generator, weights: Tensor | None) -> Tensor:
+    """Those of the way that suits; small tables are clustered both ways, since they may have clusters to find."""
+    if vectors.shape[1] <= _NARROW:
+        return kmeans(vectors, count, generator, weights=weights)
+    wider = kmeans_by_width(vectors, count, generator, weights)
+    if len(vectors) * count > _FEW_DISTANCES:
+        return wider
+
+    def error(centroids: Tensor) -> float:
+        distances = nearest(vectors, centroids)[1]
+        return float(distances.sum() if weights is None else distances @ weights)
+
+    return min(wider, kmeans(vectors, count, generator, weights=weights), key=error)
 
 
 def _residual_codes(vectors: Tensor, books: Sequence[Tensor]) -> Tensor:
