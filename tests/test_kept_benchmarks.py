@@ -36,11 +36,12 @@ def test_with_128_bits_less_is_lost_than_with_rq_in_less_time(at_equal_bits):
     assert ours["train_seconds"] <= rq["train_seconds"]
 
 
-def test_new_vectors_are_coded_as_quickly_as_by_rq_and_better(at_equal_bits):
-    rq = at_equal_bits["faiss RQ", 8]["unseen"][0]
+@pytest.mark.parametrize("positions", [8, 16])
+def test_new_vectors_are_coded_as_quickly_as_by_rq_and_better(at_equal_bits, positions):
+    rq = at_equal_bits["faiss RQ", positions]["unseen"][0]
     assert any(
         way["relative_error"] <= rq["relative_error"] and way["rows_per_second"] >= rq["rows_per_second"]
-        for way in at_equal_bits["kdcode, fast", 8]["unseen"]
+        for way in at_equal_bits["kdcode, fast", positions]["unseen"]
     )
 
 

@@ -17,7 +17,7 @@ from kdcode.learning.code_search import SumSearch
 from kdcode.learning.side_by_side import side_by_side
 from kdcode.row_scales import directions
 
-_CHUNK_FLOATS = 1 << 20
+_MOST_ROWS, _CHUNK_FLOATS, _UNARY_FLOATS = 1 << 11, 1 << 20, 1 << 21
 _GROUP = 16
 _MOST_PACKED = 512
 """Costs whose places take no more than nine of their 23 bits."""
@@ -90,7 +90,7 @@ def encode_sums(vectors: Tensor, words: Tensor, *, beam: int, sweeps: int = 0, b
     middle = means.sum(dim=(0, 1))
     kind = torch.int64 if before is None else before.dtype
     codes = torch.empty(len(vectors), len(words), dtype=kind, device=vectors.device)
-    rows = max(16, _CHUNK_FLOATS // (max(beam, search.length) * search.size))
+    rows = _rows_at_once(search.length, search.size, beam)
 
     def choose(start: int) -> None:
         part = slice(start, start + rows)
@@ -107,6 +107,11 @@ def encode_sums(vectors: Tensor, words: Tensor, *, beam: int, sweeps: int = 0, b
 
     side_by_side(choose, range(0, len(vectors), rows), vectors.device)
     return codes
+
+
+def _rows_at_once(length: int, size: int, beam: int) -> int:
+    """As many that the costs of a beam stay in a core's cache, and unary terms take little memory."""
+    return max(16, min(_MOST_ROWS, _CHUNK_FLOATS // (max(beam, 8) * size), _UNARY_FLOATS // (length * size)))
 
 
 def _beam(search: SumSearch, unary: Tensor, width: int) -> Tensor:
