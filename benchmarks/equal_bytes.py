@@ -35,6 +35,19 @@ OURS = {"kdcode": "normal", "kdcode, fast": "fast", "kdcode, best": "best"}
 TOKEN_TABLE = "embeddings.word_embeddings.weight"
 QUERIES, NEIGHBOURS = 1000, 10
 Made = TypeVar("Made")
+STYLES: dict[str, dict[str, Any]] = {
+    "kdcode": {"marker": "o", "color": "#c1272d", "linewidth": 2.4},
+    "kdcode, fast": {"marker": "o", "linestyle": "--", "color": "#c1272d"},
+    "kdcode, best": {"marker": "o", "linestyle": ":", "color": "#c1272d"},
+    "faiss LSQ": {"marker": "o", "color": "#00468c"},
+    "faiss RQ": {"marker": "s", "color": "#3f8fd2"},
+    "faiss OPQ": {"marker": "o", "color": "#2e7d32"},
+    "faiss PQ": {"marker": "s", "color": "#81b366"},
+    "int4 rows": {"marker": "^", "color": "#555555"},
+    "int8 rows": {"marker": "v", "color": "#888888"},
+    "SVD, float16": {"marker": "x", "color": "#bbbbbb"},
+}
+"""How the figure draws each method, in the order of its legend."""
 
 
 class Spent(NamedTuple):
@@ -174,29 +187,30 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
     mpl.use("svg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator
 
     tables = list(dict.fromkeys(row["table"] for row in rows))
     figure, axes = plt.subplots(1, len(tables), figsize=(4.4 * len(tables), 3.8), squeeze=False)
-    methods = list(dict.fromkeys(row["method"] for row in rows))
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
     for axis, table in zip(axes[0], tables, strict=True):
-        for number, method in enumerate(methods):
+        for method, style in STYLES.items():
             points = [row for row in rows if (row["table"], row["method"]) == (table, method) and row["bytes"]]
-            line = {"linewidth": 2.4, "color": "#d1495b"} if method == "kdcode" else {"color": f"C{number}"}
-            axis.plot(
-                [row["bytes"] / 1e6 for row in points],
-                [row["relative_error"] for row in points],
-                "o-",
-                ms=4,
-                label=method,
-                **line,
-            )
+            points.sort(key=lambda row: row["bytes"])
+            sizes, errors = ([row[key] for row in points] for key in ("bytes", "relative_error"))
+            if points:
+                axis.plot([size / 1e6 for size in sizes], errors, ms=4, label=method, **style)
         axis.set(xscale="log", yscale="log", xlabel="MB in all", title=table)
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            side.set_major_formatter(plain)
+            side.set_minor_formatter("")
         axis.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("relative squared error")
-    axes[0][-1].legend(frameon=False, fontsize=7)
+    axes[0][0].legend(frameon=False, fontsize=7)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
 
 
 def main() -> None:
