@@ -206,7 +206,9 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             side.set_minor_formatter("")
         axis.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("relative squared error")
-    axes[0][0].legend(frameon=False, fontsize=7)
+    drawn = {method: line for axis in axes[0] for line, method in zip(*axis.get_legend_handles_labels(), strict=True)}
+    shown = [method for method in STYLES if method in drawn]  # of all panels: not every method is in each
+    axes[0][0].legend([drawn[method] for method in shown], shown, frameon=False, fontsize=7)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
