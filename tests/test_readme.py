@@ -68,6 +68,11 @@ def test_times_at_equal_bits_are_those_of_the_benchmark():
     assert "\n".join(lines) + "\n" in README, "\n".join(lines)
 
 
+def test_the_time_of_a_million_rows_is_that_of_the_benchmark():
+    [row] = [row for row in kept("scaling") if row["rows"] == 1_000_000]
+    assert f"A million rows with 64 bits take {row['seconds']:.0f} seconds" in README
+
+
 def test_the_perplexities_are_those_of_the_experiment():
     results = ROOT / "experiments" / "results" / "ptb_perplexity-small.json"
     rows = {record["row"]: record for record in json.loads(results.read_text())["rows"] if record["seed"] == 0}

@@ -48,8 +48,9 @@ class Round(NamedTuple):
 
     Args:
         temperatures: of the sweeps, in units of the table's critical temperature 2θ; inf draws codes evenly.
-        beam: partial codes kept per row, where a beam looks for codes in place of the sweeps; else 0.
-        keep_better: whether a row takes a new code only where that is nearer.
+        beam: partial codes kept per row, where a beam looks for codes in place of the sweeps; else 0. A row takes
+            what it finds only where that is nearer.
+        keep_better: whether a row takes a new code of the sweeps only where that is nearer.
         steps: of the least squares; None solves them exactly.
     """
 
@@ -79,7 +80,7 @@ class Effort:
     def rounds(self, shape: CodeShape) -> list[Round]:
         """Look for codes by a beam, which tells the table's scale; then cool down and descend, once or twice."""
         closing = Round((0.0,) * 4, keep_better=True, steps=None)
-        planned = [Round(beam=_BEAM, keep_better=True)]
+        planned = [Round(beam=_BEAM)]
         if self.warm and not _is_short_sum(shape):
             planned += [*_cooled(_WARM, self.warm, _WARM_SWEEPS), closing, closing]
         if self.cooling:
