@@ -11,6 +11,7 @@ import pytest
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 from equal_bytes import OURS, _overlap  # noqa: E402
+from own_process import measured_apart  # noqa: E402
 from peers import PEERS  # noqa: E402
 
 METHODS = [*OURS, *(peer.name for peer in PEERS)]
@@ -90,3 +91,28 @@ def test_made_tables_have_any_size():
     assert np.abs(made.matrix.mean()) < 0.3
     assert 0.5 < made.matrix.std() < 0.9  # the mean of two has 0.71 of the spread
     assert len(points(BASE, VARIED)) == 14
+
+
+def test_a_measurement_is_given_up_in_time_and_kept(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys, time; time.sleep(float(sys.argv[1])); print('{\"error\": 1}')")
+    slow, quick = tmp_path / "slow.json", tmp_path / "quick.json"
+    assert measured_apart(str(script), ["60"], slow, 1, minutes=0.02) == {"unfinished_minutes": 0.02}
+    assert measured_apart(str(script), ["0"], quick, 1, minutes=1) == {"error": 1}
+    script.write_text("raise SystemExit(1)")
+    assert measured_apart(str(script), ["0"], quick, 1) == {"error": 1}  # not measured again
+
+
+def test_without_time_only_what_is_kept_is_written_down(tmp_path):
+    work, output = tmp_path / "work", tmp_path / "r.json"
+    work.mkdir()
+    record = {"method": "int8 rows", "setting": {}, "bytes": 2000, "relative_error": 0.5, "train_seconds": 1.0}
+    (work / "tiny-8x-int8_rows.json").write_text(json.dumps(record))
+    (work / "tiny-8x-faiss_LSQ.json").write_text('{"unfinished_minutes": 5}')
+    options = ["--tables", "tiny", "--times", "8,16", "--minutes", "0", "--figure", tmp_path / "f.svg"]
+    command = [sys.executable, FOLDER / "equal_bytes.py", *options, "--work", work, "--output", output]
+    told = subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout
+    rows = {row["method"]: row for row in json.loads(output.read_text())["rows"]}
+    assert rows.keys() == {"int8 rows", "faiss LSQ"}
+    assert rows["faiss LSQ"]["bytes"] is None
+    assert "not finished" in told
