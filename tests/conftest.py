@@ -13,3 +13,4 @@ except ImportError:  # the serving half is tested without it as well
     pass
 else:
     torch.set_num_threads(1)  # tests run side by side; small tensors gain nothing from threads
+    torch.set_warn_always(True)  # not once a process: pytest makes errors of warnings

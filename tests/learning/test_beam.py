@@ -68,6 +68,7 @@ def test_an_lstm_takes_the_numpy_way():
 def test_every_kind_of_table_encodes_as_well_as_in_numpy(kind):
     coded = coded_table(kind, length=4, size=16, dim=8)
     vectors = np.random.default_rng(1).normal(size=(100, 8)).astype(np.float32)
+    vectors.flags.writeable = False  # as of a mapped file
     near = vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if kind == "scaled" else vectors
     ours, theirs = (
         np.square(near - coded.compose(codes)).sum(axis=1).mean()

@@ -45,6 +45,7 @@ def test_logits_are_those_of_the_published_network():
     inner = np.tanh((vectors - 0.5) / 2 @ hidden + hidden_bias)
     expected = np.log(np.log1p(np.exp(inner @ output + output_bias))).reshape(7, 3, 4)
     np.testing.assert_allclose(encoder(torch.from_numpy(vectors)).detach().numpy(), expected, rtol=1e-5, atol=1e-6)
+    vectors.flags.writeable = False  # as of a mapped file
     assert np.array_equal(encoder.encode(vectors), expected.argmax(axis=-1))
     assert np.array_equal(encoder.encode(vectors[2]), expected[2].argmax(axis=-1))
 

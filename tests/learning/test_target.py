@@ -28,6 +28,13 @@ def test_standardised_rows_have_spread_one():
     assert target.variance == pytest.approx(50 * 6, rel=1e-5)
 
 
+def test_a_table_that_cannot_be_written_to_is_read_without_a_warning():
+    matrix = table().matrix.astype(np.float32)
+    matrix.flags.writeable = False
+    target = Target.of(VectorTable(None, matrix), centred=True)
+    assert torch.equal(target.vectors, Target.of(VectorTable(None, matrix.copy()), centred=True).vectors)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.composition}-{shape.codeword_dim}")
 def test_restoring_undoes_the_standardisation(shape):
     original = table(shape.embedding_dim)

@@ -51,12 +51,11 @@ def encode(
     array = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
     if array.ndim != 2 or array.shape[1] != coded.embedding_dim or not np.isfinite(array).all():
         raise OptionError(f"expected finite vectors of size {coded.embedding_dim}, got shape {array.shape}")
-    array = array if coded.scales is None else directions(array)
+    array = np.require(array if coded.scales is None else directions(array), requirements="W")
     words = torch.from_numpy(np.array(coded.codebook.values)).to(device)
     if isinstance(composition, Linear):
-        folded = (
-            words if composition.projection is None else words @ torch.from_numpy(composition.projection).to(device)
-        )
+        given = composition.projection
+        folded = words if given is None else words @ torch.from_numpy(np.array(given)).to(device)
         return encode_sums(torch.from_numpy(array).to(device), folded, beam=beam, sweeps=sweeps).cpu().numpy()
     rows = torch.from_numpy(composition.unturned(array)).to(device)
     codes = torch.empty(len(rows), len(words), dtype=torch.int64, device=device)

@@ -86,7 +86,7 @@ class Encoder(nn.Module):
             array = np.asarray(vectors, dtype=np.float32)
         if array.ndim not in (1, 2) or array.shape[-1] != self.embedding_dim or not np.isfinite(array).all():
             raise OptionError(f"expected finite vectors of size {self.embedding_dim}, got shape {array.shape}")
-        rows = torch.from_numpy(np.atleast_2d(array)).to(self.hidden.device)
+        rows = torch.from_numpy(np.require(np.atleast_2d(array), requirements="W")).to(self.hidden.device)
         codes = torch.cat([self(part).argmax(dim=-1) for part in rows.split(CHUNK_ROWS)])
         return codes.cpu().numpy().reshape(*array.shape[:-1], self.code_length)
 

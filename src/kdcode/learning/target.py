@@ -41,7 +41,7 @@ class Target:
         vectors = torch.empty(len(table), table.embedding_dim, device=device)
         start = 0
         for _, chunk in table.chunks(CHUNK_ROWS):
-            vectors[start : start + len(chunk)] = torch.from_numpy(np.ascontiguousarray(chunk))
+            vectors[start : start + len(chunk)] = torch.from_numpy(np.require(chunk, requirements=["C", "W"]))
             start += len(chunk)
         weights = None
         if table.weights is not None:
