@@ -6,8 +6,8 @@ from typing import Any
 
 from kdcode.options import CompressOptions
 
-FIRST_SIZES = (16, 64, 256)
-"""Sizes of codebooks that are looked at first."""
+FIRST_SIZE, SMALLER_SIZES, LARGER_SIZES = 16, (8, 4, 2), (64, 256)
+"""Sizes of codebooks of sums: what is looked at first, what where that is too much, and what where sums do well."""
 MOST_WORK = 1 << 18
 """Additions of a visit to all positions of one row; beyond it sums are split into groups."""
 _WIDE = 32

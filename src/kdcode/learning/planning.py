@@ -21,8 +21,10 @@ from kdcode.budget import SizeLimit, Sizes
 from kdcode.errors import OptionError
 from kdcode.learning.additive import EFFORTS, AdditiveLearner, Effort, Round
 from kdcode.learning.candidates import (
-    FIRST_SIZES,
+    FIRST_SIZE,
+    LARGER_SIZES,
     MOST_WORK,
+    SMALLER_SIZES,
     grouped_enough,
     other_shapes,
     other_sizes,
@@ -57,6 +59,8 @@ _TURNED_POWER = 1.02
 """The power of short sums whose rotation has time to turn; without one, a glimpse has it all."""
 _SATURATION = 2.0
 """How many times e the rows may grow before error hardly grows with them."""
+_FAR_BEHIND = 1.25
+"""Times the error of codes without sums, from which no other size or shape of sums is expected to do better."""
 _LONGEST = 512
 """Positions of a code that are ever proposed."""
 
@@ -200,18 +204,24 @@ class _Glimpses:
     def within(self, limit: SizeLimit, *, quick: bool = False) -> list[Candidate]:
         """Candidates that keep to a limit, the best first.
 
-        Three sizes of codebook are looked at, then other shapes of the best, then other sizes of the best shape, and
-        last codes without sums.
+        Sums of small codebooks and codes without sums tell whether sums are worth a look at other sizes and shapes,
+        which take the longest. Last come other sizes of the best shape.
         """
-        tried = self._look_at(limit, [{"codebook_size": size} for size in FIRST_SIZES], [])
-        tried = tried or self._look_at(limit, [{"codebook_size": size} for size in (8, 4, 2)], [])
+        dim = self.table.embedding_dim
+        tried = self._look_at(limit, [{"codebook_size": FIRST_SIZE}], [])
+        tried = tried or self._look_at(limit, [{"codebook_size": size} for size in SMALLER_SIZES], [])
         if not tried:
             raise OptionError(f"size {limit}: too small for this table, even with codes of one bit")
-        if not quick:
-            dim = self.table.embedding_dim
-            for settings in (other_shapes, other_sizes, short_sums):
-                tried = self._look_at(limit, settings(tried[0].options, dim), tried)
-        return tried
+        larger = [{"codebook_size": size} for size in LARGER_SIZES]
+        if quick:
+            return self._look_at(limit, larger, tried)
+        sums = tried[0]
+        tried = self._look_at(limit, short_sums(sums.options, dim), tried)
+        if sums.relative_error < _FAR_BEHIND * tried[0].relative_error:
+            tried = self._look_at(limit, larger, tried)
+            sums = next(one for one in tried if positions_in_sum(one.options) > 1 or one is sums)
+            tried = self._look_at(limit, other_shapes(sums.options, dim), tried)
+        return self._look_at(limit, other_sizes(tried[0].options, dim), tried)
 
     def _look_at(
         self, limit: SizeLimit, settings: Sequence[dict[str, Any]], tried: Sequence[Candidate]
