@@ -97,7 +97,18 @@ def test_chunks_do_not_change_the_codes(kind, monkeypatch):
     vectors, codebook, used = random_task(kind, rows=40)
     whole = encoding.encode(vectors, codebook, used)
     monkeypatch.setattr(encoding, "_CHUNK_FLOATS", 1000)
+    monkeypatch.setattr(encoding, "_LSTM_CHUNK_FLOATS", 1000)
     np.testing.assert_array_equal(encoding.encode(vectors, codebook, used), whole)
+
+
+@pytest.mark.parametrize(
+    ("kept", "size", "beam"), [(8, 256, 8), (1, 256, 8), (5, 48, 3), (5, 50, 3), (8, 50, 8), (2, 3, 8)]
+)
+def test_the_cheapest_of_a_beam_are_found(kept, size, beam):
+    costs = np.random.default_rng(0).normal(size=(60, kept, size)).astype(np.float32)
+    parents, chosen, found = encoding._best(costs, beam)
+    np.testing.assert_array_equal(np.sort(found), np.sort(costs.reshape(60, -1))[:, :beam])
+    np.testing.assert_array_equal(costs[np.arange(60)[:, None], parents, chosen], found)
 
 
 def test_no_vectors_give_no_codes():

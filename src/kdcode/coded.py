@@ -22,6 +22,9 @@ from kdcode.table import CHUNK_ROWS, FloatArray, IntArray, RowNumbers, VectorTab
 
 Code = tuple[int, ...]
 
+_FLOATS_AT_ONCE = 1 << 18
+"""Of decoded vectors: sums over positions stay near the processor."""
+
 
 class CodedTable:
     """A compressed table: N codes of D integers, and what composes them into N vectors of size d.
@@ -192,12 +195,13 @@ class CodedTable:
             raise RowError(f"rows must be in [0, {len(self)}), got [{picked.min()}, {picked.max()}]")
         flat = picked.reshape(-1)
         vectors = np.empty((len(flat), self.embedding_dim), dtype=np.float32)
-        for start in range(0, len(flat), CHUNK_ROWS):
-            part = flat[start : start + CHUNK_ROWS]
+        at_once = max(1, _FLOATS_AT_ONCE // self.embedding_dim)
+        for start in range(0, len(flat), at_once):
+            part = flat[start : start + at_once]
             codes = self._unpack(self.packed[part])
-            vectors[start : start + CHUNK_ROWS] = self.composition.compose(codes, self.codebook.values)
+            vectors[start : start + at_once] = self.composition.compose(codes, self.codebook.values)
             if self.scales is not None:
-                vectors[start : start + CHUNK_ROWS] *= self.scales.at(part)[:, None]
+                vectors[start : start + at_once] *= self.scales.at(part)[:, None]
         return vectors.reshape(*picked.shape, self.embedding_dim)
 
     def compose(self, codes: IntArray) -> FloatArray:

@@ -64,9 +64,9 @@ class Linear:
 
     def compose(self, codes: IntArray, codebook: FloatArray) -> FloatArray:
         """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
-        total = codebook[0][codes[:, 0]]
+        total = codebook[0].take(codes[:, 0], axis=0)
         for position in range(1, len(codebook)):
-            total += codebook[position][codes[:, position]]
+            total += codebook[position].take(codes[:, position], axis=0)
         return total if self.projection is None else np.asarray(total @ self.projection, dtype=np.float32)
 
     def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray:
@@ -109,7 +109,7 @@ class Lstm:
         memory = np.zeros_like(hidden)
         total = np.zeros_like(hidden)
         for position in range(len(codebook)):
-            hidden, memory = self.step(codebook[position][codes[:, position]], hidden, memory)
+            hidden, memory = self.step(codebook[position].take(codes[:, position], axis=0), hidden, memory)
             total += hidden
         return np.asarray(total @ self.projection, dtype=np.float32)
 
@@ -170,10 +170,8 @@ class SideBySide:
         """(n, D) codes and (D, K, e) codewords to (n, d) vectors."""
         vectors = np.empty((len(codes), self.embedding_dim), dtype=np.float32)
         for block in self.blocks(len(codebook), codebook.shape[2]):
-            first, *others = range(block.positions.start, block.positions.stop)
-            vectors[:, block.columns] = codebook[first][codes[:, first], : block.width]
-            for position in others:
-                vectors[:, block.columns] += codebook[position][codes[:, position], : block.width]
+            words = codebook[block.positions, :, : block.width]
+            vectors[:, block.columns] = Linear(block.width).compose(codes[:, block.positions], words)
         return vectors if self.rotation is None else np.asarray(vectors @ self.rotation, dtype=np.float32)
 
     def score_tables(self, query: FloatArray, codebook: FloatArray) -> FloatArray:

@@ -18,8 +18,11 @@ from kdcode.table import FloatArray
 
 CodeArray = npt.NDArray[np.int64]
 
-_CHUNK_FLOATS = 1 << 23
-"""Floats that the largest intermediate array of a chunk may hold (32 MiB)."""
+_CHUNK_FLOATS, _LSTM_CHUNK_FLOATS = 1 << 19, 1 << 23
+"""Floats that the largest intermediate array of a chunk may hold: sums stay near the processor, an LSTM has so many
+small steps that more rows at once are better."""
+_BUNDLE = 16
+"""Costs of which only the least is compared at first."""
 
 
 def encode(
@@ -40,9 +43,11 @@ def encode(
     if beam < 1 or sweeps < 0:
         raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
     search = _searcher(codebook, composition, beam, sweeps)
-    length, size, _ = codebook.shape
-    widest = max(beam * size * (codebook.shape[2] if isinstance(composition, Lstm) else 1), vectors.shape[1] * beam)
-    rows = max(1, _CHUNK_FLOATS // widest)
+    length, size, width = codebook.shape
+    if isinstance(composition, Lstm):
+        rows = max(1, _LSTM_CHUNK_FLOATS // (beam * max(size * width, vectors.shape[1])))
+    else:
+        rows = max(1, _CHUNK_FLOATS // (beam * max(size, vectors.shape[1])))
     codes = np.empty((len(vectors), length), dtype=np.int64)
     for start in range(0, len(vectors), rows):
         codes[start : start + rows] = search(vectors[start : start + rows])
@@ -89,16 +94,21 @@ def _encode_sum(vectors: FloatArray, words: FloatArray, beam: int, sweeps: int) 
 
 def _beam_over_sum(vectors: FloatArray, words: FloatArray, beam: int) -> CodeArray:
     """Choose positions first to last, keeping the `beam` best partial codes of every row. Returns (n, D)."""
-    residual = vectors[:, None, :]  # (n, b, d)
-    cost = np.zeros((len(vectors), 1), dtype=np.float32)
-    codes = np.zeros((len(vectors), 1, len(words)), dtype=np.int64)
+    rows, (length, size, _) = len(vectors), words.shape
+    residual, cost = vectors, np.zeros((rows, 1), dtype=np.float32)  # (n·b, d) and (n, b)
+    codes = np.zeros((rows, length), dtype=np.int64)  # (n·b, D)
     for position, choices in enumerate(words):
-        gain = _squared_norms(choices) - 2 * residual @ choices.T  # (n, b, K)
-        parent, chosen, cost = _best(cost[:, :, None] + gain, beam)
-        residual = np.take_along_axis(residual, parent[:, :, None], axis=1) - choices[chosen]
-        codes = np.take_along_axis(codes, parent[:, :, None], axis=1)
-        codes[:, :, position] = chosen
-    return _first_of(codes, cost)
+        costs = residual @ (-2 * choices.T)  # (n·b, K): one product of matrices, not one for each row
+        costs += _squared_norms(choices)
+        costs += cost.reshape(-1, 1)
+        kept = cost.shape[1]
+        parent, chosen, cost = _best(costs.reshape(rows, kept, size), beam)
+        parents, chosen = (parent + kept * np.arange(rows)[:, None]).reshape(-1), chosen.reshape(-1)
+        residual = residual.take(parents, axis=0)
+        residual -= choices.take(chosen, axis=0)
+        codes = codes.take(parents, axis=0)
+        codes[:, position] = chosen
+    return _first_of(codes.reshape(rows, -1, length), cost)
 
 
 def _refine_sum(vectors: FloatArray, words: FloatArray, codes: CodeArray, sweeps: int) -> CodeArray:
@@ -173,8 +183,15 @@ def _best(cost: FloatArray, beam: int) -> tuple[CodeArray, CodeArray, FloatArray
     """The `beam` smallest of (n, b, K) costs per row: their b index, K index and cost, each (n, beam)."""
     rows, _, size = cost.shape
     flat = cost.reshape(rows, -1)
-    keep = min(beam, flat.shape[1])
-    index = np.argpartition(flat, keep - 1, axis=1)[:, :keep]
+    keep, bundles = min(beam, flat.shape[1]), flat.shape[1] // _BUNDLE
+    if bundles <= keep or flat.shape[1] % _BUNDLE:
+        index = np.argpartition(flat, keep - 1, axis=1)[:, :keep]
+    else:  # the smallest costs are in the bundles whose least costs are smallest
+        least = flat.reshape(rows, _BUNDLE, bundles).min(axis=1)
+        likely = np.argpartition(least, keep - 1, axis=1)[:, :keep]
+        places = (likely[:, :, None] + bundles * np.arange(_BUNDLE)).reshape(rows, -1)
+        among = np.argpartition(np.take_along_axis(flat, places, axis=1), keep - 1, axis=1)[:, :keep]
+        index = np.take_along_axis(places, among, axis=1)
     return index // size, index % size, np.take_along_axis(flat, index, axis=1)
 
 
