@@ -44,6 +44,16 @@ def test_a_sample_tells_what_all_rows_would_come_to(monkeypatch):
             assert guessed[candidate.options] == pytest.approx(candidate.relative_error, rel=0.12)
 
 
+def test_many_bits_are_for_codes_without_sums_and_few_for_sums():
+    many, few = ([one.options for one in kdcode.plan(TABLE, size, options=FAST).candidates] for size in ("8x", "40x"))
+    assert [one.codebook_size for one in many if one.composition == "linear"] == [16]
+    assert {one.codebook_size for one in many if one.composition == "product"} > {8, 16, 64, 256}
+    assert many[0].composition == "product"
+    assert {one.groups for one in few} > {2, 4}
+    assert {one.codebook_size for one in few if one.composition == "product"} <= {16, 256}
+    assert few[0].composition != "product"
+
+
 def test_compress_takes_the_recommended_settings():
     coded = kdcode.compress(TABLE, size="20x", effort="fast")
     best = kdcode.plan(TABLE, "20x", options=FAST).recommended

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kdcode.options import CompressOptions
 
 FIRST_SIZE, SMALLER_SIZES, LARGER_SIZES = 16, (8, 4, 2), (64, 256)
 """Sizes of codebooks of sums: what is looked at first, what where that is too much, and what where sums do well."""
+PRODUCT_SIZES, MORE_PRODUCT_SIZES = (16, 256), (8, 64)
+"""Sizes of codebooks of product codes: what is looked at first, and what where there are bits for it."""
 MOST_WORK = 1 << 18
 """Additions of a visit to all positions of one row; beyond it sums are split into groups."""
 _WIDE = 32
 """Dimensions from which codewords shorter than vectors are worth a glimpse."""
-_MANY_BITS = 1.5
-"""Bits for each coordinate from which codes without any sums may be the best, with small codebooks too."""
+_MANY_BITS = 2.0
+"""Bits for each coordinate from which short sums and small codebooks side by side are likely the best."""
 
 
 def work_of(options: CompressOptions) -> int:
@@ -76,16 +79,22 @@ def other_sizes(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any
     ]
 
 
-def short_sums(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
-    """Codes without sums; with many bits for each coordinate, of small codebooks too, and sums of few coordinates."""
-    bits = best.code_length * (best.codebook_size - 1).bit_length() / embedding_dim
-    many = bits >= _MANY_BITS
-    settings: list[dict[str, Any]] = [
+def without_sums(sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """Product codes with codebooks of these sizes, with a rotation and without."""
+    return [
         {"codebook_size": size, "composition": "product", "rotation": rotation}
-        for size in ((8, 16, 64, 256) if many else (256,))
+        for size in sizes
         for rotation in (False, True)
     ]
-    if many and embedding_dim >= _WIDE:
+
+
+def short_sums(tried: Sequence[CompressOptions], embedding_dim: int) -> list[dict[str, Any]]:
+    """Sums of few coordinates, and more codes without sums, where some code has many bits for each coordinate."""
+    longest = max(options.code_length * (options.codebook_size - 1).bit_length() for options in tried)
+    if longest < _MANY_BITS * embedding_dim:
+        return []
+    settings = without_sums(MORE_PRODUCT_SIZES)
+    if embedding_dim >= _WIDE:
         groups = _possible_groups(embedding_dim // 4, embedding_dim)
         settings += [
             {"codebook_size": size, "composition": "grouped", "groups": groups, "rotation": True} for size in (32, 64)

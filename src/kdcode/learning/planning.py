@@ -24,12 +24,14 @@ from kdcode.learning.candidates import (
     FIRST_SIZE,
     LARGER_SIZES,
     MOST_WORK,
+    PRODUCT_SIZES,
     SMALLER_SIZES,
     grouped_enough,
     other_shapes,
     other_sizes,
     positions_in_sum,
     short_sums,
+    without_sums,
     work_of,
 )
 from kdcode.learning.lengths import learned_from
@@ -59,7 +61,7 @@ _TURNED_POWER = 1.02
 """The power of short sums whose rotation has time to turn; without one, a glimpse has it all."""
 _SATURATION = 2.0
 """How many times e the rows may grow before error hardly grows with them."""
-_FAR_BEHIND = 1.25
+_FAR_BEHIND = 1.3
 """Times the error of codes without sums, from which no other size or shape of sums is expected to do better."""
 _LONGEST = 512
 """Positions of a code that are ever proposed."""
@@ -216,7 +218,8 @@ class _Glimpses:
         if quick:
             return self._look_at(limit, larger, tried)
         sums = tried[0]
-        tried = self._look_at(limit, short_sums(sums.options, dim), tried)
+        tried = self._look_at(limit, without_sums(PRODUCT_SIZES), tried)
+        tried = self._look_at(limit, short_sums([one.options for one in tried], dim), tried)
         if sums.relative_error < _FAR_BEHIND * tried[0].relative_error:
             tried = self._look_at(limit, larger, tried)
             sums = next(one for one in tried if positions_in_sum(one.options) > 1 or one is sums)
