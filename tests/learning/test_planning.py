@@ -45,10 +45,14 @@ def test_a_sample_tells_what_all_rows_would_come_to(monkeypatch):
 
 
 def test_many_bits_are_for_codes_without_sums_and_few_for_sums():
-    many, few = ([one.options for one in kdcode.plan(TABLE, size, options=FAST).candidates] for size in ("8x", "40x"))
+    many, some, few = (
+        [one.options for one in kdcode.plan(TABLE, size, options=FAST).candidates] for size in ("8x", "20x", "40x")
+    )
     assert [one.codebook_size for one in many if one.composition == "linear"] == [16]
     assert {one.codebook_size for one in many if one.composition == "product"} > {8, 16, 64, 256}
     assert many[0].composition == "product"
+    assert some[0].composition == "product"  # and yet sums are so near that theirs are looked at as well
+    assert {one.codebook_size for one in some if one.composition == "grouped"} == {8, 16, 32}
     assert {one.groups for one in few} > {2, 4}
     assert {one.codebook_size for one in few if one.composition == "product"} <= {16, 256}
     assert few[0].composition != "product"

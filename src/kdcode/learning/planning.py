@@ -206,8 +206,8 @@ class _Glimpses:
     def within(self, limit: SizeLimit, *, quick: bool = False) -> list[Candidate]:
         """Candidates that keep to a limit, the best first.
 
-        Sums of small codebooks and codes without sums tell whether sums are worth a look at other sizes and shapes,
-        which take the longest. Last come other sizes of the best shape.
+        Sums of small codebooks and codes without sums tell whether sums are worth a look at other shapes and sizes,
+        which take the longest. Last come other sizes of the best.
         """
         dim = self.table.embedding_dim
         tried = self._look_at(limit, [{"codebook_size": FIRST_SIZE}], [])
@@ -222,8 +222,9 @@ class _Glimpses:
         tried = self._look_at(limit, short_sums([one.options for one in tried], dim), tried)
         if sums.relative_error < _FAR_BEHIND * tried[0].relative_error:
             tried = self._look_at(limit, larger, tried)
-            sums = next(one for one in tried if positions_in_sum(one.options) > 1 or one is sums)
-            tried = self._look_at(limit, other_shapes(sums.options, dim), tried)
+            for settings in (other_shapes, other_sizes):
+                best_sum = next((one for one in tried if positions_in_sum(one.options) > 1), sums)
+                tried = self._look_at(limit, settings(best_sum.options, dim), tried)
         return self._look_at(limit, other_sizes(tried[0].options, dim), tried)
 
     def _look_at(
