@@ -1,5 +1,6 @@
 """What the project promises of speed and error beside its peers, held to the results that are kept."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -46,6 +47,10 @@ def test_new_vectors_are_coded_as_quickly_as_by_rq_and_better(at_equal_bits, pos
 
 
 CELLS = sorted({(row["table"], row["times"]) for row in rows_of("equal_bytes") if row["method"] not in PEERS})
+
+
+def test_every_table_and_size_is_measured():
+    assert sorted(itertools.product(["glove-50k", "glove-100k", "minilm"], [10, 20, 40, 80])) == CELLS
 
 
 @pytest.mark.parametrize(("table", "times"), CELLS)
