@@ -63,7 +63,7 @@ def test_at_equal_bytes_nothing_loses_less(table, times):
 
 def test_plans_predict_the_error_within_a_tenth():
     planned = [row for row in rows_of("equal_bytes") if row["method"] not in PEERS and row["bytes"]]
-    assert planned
+    assert len(planned) >= 12
     for row in planned:
         assert row["setting"]["predicted_error"] == pytest.approx(row["relative_error"], rel=0.1), row
 
