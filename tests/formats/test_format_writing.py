@@ -5,9 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from sample_tables import coded_table
 
 from kdcode import formats
-from kdcode.coded import CodedTable
 from kdcode.errors import FormatError
 from kdcode.table import VectorTable
 
@@ -87,11 +87,8 @@ def test_random_bit_patterns_come_back_exactly(tmp_path, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_coded_table_is_written_as_its_decoded_rows(tmp_path, name):
-    rng = np.random.default_rng(0)
     symbols = [f"w{row}" for row in range(30)]
-    coded = CodedTable.from_codes(
-        symbols, rng.integers(0, 4, (30, 3)), rng.standard_normal((3, 4, 5)).astype(np.float32)
-    )
+    coded = coded_table("scaled-rotated", rows=30, symbols=symbols)
     formats.write(coded, tmp_path / NAMES[name], format=name)
     again = formats.read(tmp_path / NAMES[name])
     assert list(again.symbols) == symbols

@@ -7,7 +7,8 @@ import pytest
 
 from kdcode import formats
 from kdcode.errors import FormatError
-from kdcode.table import RowNumbers, VectorTable
+from kdcode.symbols import RowNumbers
+from kdcode.table import VectorTable
 
 MATRIX = np.arange(6, dtype=np.float32).reshape(3, 2)
 

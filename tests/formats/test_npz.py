@@ -8,7 +8,7 @@ import pytest
 
 from kdcode import data, formats
 from kdcode.errors import FormatError
-from kdcode.table import RowNumbers
+from kdcode.symbols import RowNumbers
 
 MATRIX = np.arange(6, dtype=np.float32).reshape(3, 2)
 

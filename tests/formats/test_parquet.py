@@ -9,7 +9,8 @@ import pytest
 
 from kdcode import formats
 from kdcode.errors import FormatError, MissingExtraError
-from kdcode.table import RowNumbers, VectorTable
+from kdcode.symbols import RowNumbers
+from kdcode.table import VectorTable
 
 ROWS = [[0.5, 1.5], [2.0, -3.0], [4.0, 5.0]]
 

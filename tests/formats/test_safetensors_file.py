@@ -10,7 +10,7 @@ from safetensors.torch import save_file as save_torch
 
 from kdcode import formats
 from kdcode.errors import FormatError
-from kdcode.table import RowNumbers
+from kdcode.symbols import RowNumbers
 
 MATRIX = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -81,13 +81,14 @@ def test_the_hostile_files_below_start_from_a_good_one(tmp_path):
         (made(b"[1]"), "not a JSON object"),
         (made(b"{"), "not a JSON object"),
         (made(b"[" * 100_000), "not a JSON object"),
-        (made(entry(), b"\0" * 23), "does not fit the 23 bytes of data"),
-        (made(entry(data_offsets=[0, 20])), "does not fit"),
-        (made(entry(data_offsets=[4, 28])), "does not fit"),
-        (made(entry(data_offsets=[-24, 0])), "does not fit"),
-        (made(entry(data_offsets="x")), "no usable data_offsets"),
-        (made(entry(shape=[3, -2])), "no usable shape"),
-        (made(entry(shape=[1 << 60, 1 << 60])), "no usable shape"),
+        (made(entry(), b"\0" * 23), "do not fit the 23 bytes of tensors"),
+        (made(entry(data_offsets=[0, 20])), "do not fit"),
+        (made(entry(data_offsets=[4, 28])), "do not fit"),
+        (made(entry(data_offsets=[-24, 0])), "do not fit"),
+        (made(entry(data_offsets="x")), "w: the header entry is malformed"),
+        (made(entry(data_offsets=[0.0, 24.0])), "do not fit"),
+        (made(entry(shape=[3, -2])), "do not fit"),
+        (made(entry(shape=[1 << 60, 1 << 60])), "do not fit"),
         (made(entry(shape=[0, 2], data_offsets=[0, 0])), "the matrix is empty"),
         (made(entry(dtype="I32")), "expected a matrix of floats, found none"),
         (made(entry(dtype=[])), "expected a matrix of floats, found none"),

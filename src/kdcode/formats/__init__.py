@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kdcode.errors import FormatError, OptionError, TableError
-from kdcode.formats import detection
-from kdcode.formats.bad_rows import SkippedLinesWarning
-from kdcode.formats.catalogue import FORMATS
+from kdcode.evaluation.reconstruction import Rows
+from kdcode.formats.catalogue import FORMATS, detect_to_read, detect_to_write
+from kdcode.formats.file_rows import SkippedLinesWarning
 from kdcode.formats.format import Format, Progress, ReadOptions, cannot
 from kdcode.table import VectorTable
-
-if TYPE_CHECKING:
-    from kdcode.evaluation.reconstruction import Rows
 
 __all__ = ["FORMATS", "Format", "Progress", "ReadOptions", "SkippedLinesWarning", "detect", "read", "write"]
 
@@ -43,7 +40,7 @@ def read(
     chosen_options = ReadOptions.of(options)
     _check_file(file)
     try:
-        chosen = detection.detect_to_read(file) if format is None else _named(format)
+        chosen = detect_to_read(file) if format is None else _named(format)
         chosen.check_options(chosen_options)
         return chosen.read(file, chosen_options, on_progress)
     except TableError as error:
@@ -69,7 +66,7 @@ def write(
         MissingExtraError: the format needs an optional dependency.
     """
     file = Path(path)
-    chosen = detection.detect_to_write(file) if format is None else _named(format)
+    chosen = detect_to_write(file) if format is None else _named(format)
     if chosen.write is None:
         writable = ", ".join(known.name for known in FORMATS.values() if known.write is not None)
         raise OptionError(f"{file}: the format {chosen.name!r} can only be read; formats to write are {writable}")
@@ -89,7 +86,7 @@ def detect(path: str | PathLike[str]) -> Format:
     """
     file = Path(path)
     _check_file(file)
-    return detection.detect_to_read(file)
+    return detect_to_read(file)
 
 
 def _check_file(file: Path) -> None:

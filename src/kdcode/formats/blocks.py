@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
 
 from kdcode.errors import FormatError
 from kdcode.formats.format import Progress, cannot
@@ -33,11 +31,8 @@ def byte_blocks(path: Path, on_progress: Progress | None = None) -> Iterator[byt
     """
     unpacked = 0
     try:
-        with ExitStack() as stack:
-            raw = stack.enter_context(path.open("rb"))
-            stream: IO[bytes] | gzip.GzipFile = raw
-            if is_gzip(path):
-                stream = stack.enter_context(gzip.GzipFile(fileobj=raw))
+        with path.open("rb") as raw:
+            stream = gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw
             total = path.stat().st_size
             while block := stream.read(BLOCK_BYTES):
                 unpacked += len(block)

@@ -1,9 +1,9 @@
 """Cut the embedded default table out of a larger GloVe folder.
 
-    python src/kdcode/data/cut_glove.py FOLDER
+    python benchmarks/cut_glove.py FOLDER
 
 FOLDER holds `vectors.npy` (rows of 50-dimensional GloVe 6B, most frequent word first) and `symbols.txt`. The first
-10,000 rows are kept as float16 in `glove-50d.npz` beside this script.
+10,000 rows are kept as float16 in `src/kdcode/data/glove-50d.npz`.
 """
 
 import sys
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 ROWS = 10_000
+TARGET = Path(__file__).parents[1] / "src" / "kdcode" / "data" / "glove-50d.npz"
 
 
 def cut(folder: Path, target: Path) -> None:
@@ -22,4 +23,4 @@ def cut(folder: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    cut(Path(sys.argv[1]), Path(__file__).with_name("glove-50d.npz"))
+    cut(Path(sys.argv[1]), TARGET)
