@@ -4,54 +4,92 @@ from __future__ import annotations
 
 import numpy as np
 
-from kdcode.budget import weight_shapes
-from kdcode.codebook import Codebook
+from kdcode.codec import Codec, CodecSpec, make_codec
+from kdcode.codec.row_scales import fit_levels
 from kdcode.coded import CodedTable
-from kdcode.composition import Composition, from_weights, widest_span
-from kdcode.row_scales import RowScales
 
-KINDS = [
-    (composition, numbers)
-    for composition in ("linear", "projected", "lstm", "product", "grouped", "turned", "shared", "scaled")
-    for numbers in ("float32", "float16", "int8")
-]
-"""Every composition with every number format.
+DTYPES = ("float32", "float16", "int8")
+"""Every codebook dtype."""
 
-"projected" is linear with codewords of another size than the vectors, "turned" is grouped with a rotation, "shared" and
-"scaled" are linear with one codebook for all positions, and with scales of rows.
+NAMES = (
+    "linear",
+    "projected",
+    "product",
+    "grouped",
+    "uneven",
+    "rotated-product",
+    "rotated-grouped",
+    "scaled-linear",
+    "scaled-rotated",
+    "lstm",
+    "scaled-lstm",
+)
+"""Every kind of codec.
+
+"projected" is linear with codewords shorter than the vectors. "grouped" has two blocks and "uneven" three; with the
+lengths that are the default here their blocks differ in width, and those of "uneven" in positions too. "scaled-rotated"
+is grouped with a rotation and row scales.
 """
-_NAMES = {"projected": "linear", "shared": "linear", "scaled": "linear", "turned": "grouped"}
+
+KINDS = [(name, dtype) for name in NAMES for dtype in DTYPES]
+"""Every kind of codec with every codebook dtype: what a test that goes over kinds of tables goes over."""
+
+SCALE_BITS = 3
+"""Bits of the row scales of the scaled kinds."""
+
+
+def spec_of(kind: str = "linear", dtype: str = "float32", *, length: int = 4, size: int = 4, dim: int = 7) -> CodecSpec:
+    """The spec of one of `NAMES`; d may be as small as the code length."""
+    changes: dict[str, object] = {"codebook_dtype": dtype, "scale_bits": SCALE_BITS if "scaled" in kind else 0}
+    composition = kind.rsplit("-", maxsplit=1)[-1]
+    if kind == "projected":
+        composition = "linear"
+        changes["codeword_dim"] = dim - 2 if dim > 2 else dim + 2
+    elif composition == "lstm":
+        changes["codeword_dim"] = 3
+    elif composition in ("grouped", "uneven", "rotated"):
+        composition = "grouped"
+        changes["groups"] = min(3 if kind == "uneven" else 2, length, dim)
+    if "rotated" in kind:
+        changes["rotation"] = True
+    return CodecSpec.named(composition, dim, size, length, **changes)
+
+
+def codec_with(spec: CodecSpec, seed: int = 0) -> Codec:
+    """A codec of any spec with random weights; a rotation is one, and row scales lie around 1."""
+    random = np.random.default_rng(seed)
+    weights = {}
+    for name, shape in spec.weight_shapes().items():
+        weights[name] = random.normal(size=shape) / (1 if name == "codebook" else 2)
+    if spec.is_rotated:
+        weights["basis"] = np.linalg.qr(weights["basis"])[0]
+    if spec.scale_bits:
+        weights["scale_levels"] = fit_levels(np.exp(random.normal(size=100)).astype(np.float32), spec.scale_bits)
+    return make_codec(spec, weights)
+
+
+def codec_of(
+    kind: str = "linear", dtype: str = "float32", *, length: int = 4, size: int = 4, dim: int = 7, seed: int = 0
+) -> Codec:
+    """A codec of one of `NAMES` with random weights."""
+    return codec_with(spec_of(kind, dtype, length=length, size=size, dim=dim), seed)
+
+
+def codes_of(spec: CodecSpec, rows: int, seed: int = 0) -> np.ndarray:
+    """(rows, columns) random codes, with levels of row scales where rows have them."""
+    random = np.random.default_rng(seed + 1)
+    codes = random.integers(0, spec.codebook_size, size=(rows, spec.code_length))
+    if not spec.scale_bits:
+        return codes
+    return np.column_stack([codes, random.integers(0, 1 << spec.scale_bits, size=rows)])
 
 
 def coded_table(
-    kind="linear", numbers="float32", *, rows=5, length=3, size=4, dim=6, symbols=None, seed=0, provenance=None
+    kind="linear", dtype="float32", *, rows=5, length=4, size=4, dim=7, symbols=None, seed=0, provenance=None
 ) -> CodedTable:
-    """A table with random codes and codewords."""
-    random = np.random.default_rng(seed)
-    name = _NAMES.get(kind, kind)
-    widths = {"linear": dim + 2 * (kind == "projected"), "lstm": 3, "grouped": -(-dim // min(2, dim, length))}
-    width = widths.get(name) or widest_span(dim, length)
-    values = random.normal(size=(length, size, width)).astype(np.float32)
-    shared = kind == "shared"
-    return CodedTable.from_codes(
-        symbols,
-        random.integers(0, size, size=(rows, length)),
-        Codebook.of(values[:1] if shared else values, numbers, shared_by=length if shared else None),
-        composition(kind, width, dim, seed),
-        provenance,
-        RowScales.of(np.exp(random.normal(size=rows)), 3) if kind == "scaled" else None,
-    )
-
-
-def composition(kind, width, dim, seed=0) -> Composition:
-    """A composition of `kind` with random weights."""
-    random = np.random.default_rng(seed + 1)
-    name = _NAMES.get(kind, kind)
-    shapes = weight_shapes(name, width, dim, rotated=kind == "turned")
-    weights = {key: random.normal(size=shape) / 2 for key, shape in shapes.items()}
-    if "rotation" in weights:
-        weights["rotation"] = np.linalg.qr(weights["rotation"])[0]
-    return from_weights(name, dim, weights)
+    """A table of one of `NAMES` with random codes and weights."""
+    codec = codec_of(kind, dtype, length=length, size=size, dim=dim, seed=seed)
+    return CodedTable.from_codes(symbols, codes_of(codec.spec, rows, seed), codec, provenance)
 
 
 def words(count) -> list[str]:

@@ -9,15 +9,21 @@ from kdcode.errors import OptionError
 
 
 @st.composite
-def values_and_bits(draw):
-    bits = draw(st.integers(1, 32))
-    shape = draw(st.tuples(st.integers(0, 5), st.integers(1, 20)))
-    return draw(stn.arrays(np.uint32, shape, elements=st.integers(0, (1 << bits) - 1))), bits
+def values_and_widths(draw):
+    """Rows of columns that may differ in width."""
+    same = draw(st.booleans())
+    widths = draw(st.lists(st.integers(1, 32), min_size=1, max_size=20))
+    if same:
+        widths = widths[:1] * len(widths)
+    rows = draw(st.integers(0, 5))
+    columns = [draw(stn.arrays(np.uint32, rows, elements=st.integers(0, (1 << bits) - 1))) for bits in widths]
+    return np.stack(columns, axis=1), widths
 
 
-def as_one_number(row, bits):
-    """The law of the format, said with one big integer per row."""
-    return sum(int(value) << position * bits for position, value in enumerate(row))
+def as_one_number(row, widths):
+    """The specification of the format, said with one big integer per row."""
+    places = np.cumsum([0, *widths[:-1]]).tolist()
+    return sum(int(value) << place for value, place in zip(row, places, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +34,9 @@ def test_bits_for(count, bits):
 
 
 def test_row_bytes_rounds_up():
-    assert [bitpack.row_bytes(length, 3) for length in (1, 2, 3, 8)] == [1, 1, 2, 3]
+    assert [bitpack.row_bytes([3] * length) for length in (1, 2, 3, 8)] == [1, 1, 2, 3]
+    assert bitpack.row_bytes([5, 3]) == 1
+    assert bitpack.row_bytes([5, 4]) == 2
 
 
 def test_value_dtype_is_the_smallest_that_holds():
@@ -38,54 +46,67 @@ def test_value_dtype_is_the_smallest_that_holds():
 
 
 def test_pack_by_hand():
-    assert bitpack.pack(np.array([[1, 2, 3]]), 2).tolist() == [[0b11_10_01]]
-    assert bitpack.pack(np.array([[31, 0, 1]]), 5).tolist() == [[0b000_11111, 0b0_00001_00]]
-    assert bitpack.pack(np.array([[0xABC, 0x123], [1, 0]]), 12).tolist() == [[0xBC, 0x3A, 0x12], [1, 0, 0]]
+    assert bitpack.pack(np.array([[1, 2, 3]]), [2] * 3).tolist() == [[0b11_10_01]]
+    assert bitpack.pack(np.array([[31, 0, 1]]), [5] * 3).tolist() == [[0b000_11111, 0b0_00001_00]]
+    assert bitpack.pack(np.array([[0xABC, 0x123], [1, 0]]), [12] * 2).tolist() == [[0xBC, 0x3A, 0x12], [1, 0, 0]]
+    assert bitpack.pack(np.array([[1, 2, 5]]), [2, 2, 3]).tolist() == [[0b101_10_01]]
 
 
-@given(values_and_bits())
+@given(values_and_widths())
 def test_packed_rows_are_the_bits_of_one_number(drawn):
-    values, bits = drawn
-    packed = bitpack.pack(values, bits)
-    assert packed.shape == (len(values), bitpack.row_bytes(values.shape[1], bits))
-    assert [int.from_bytes(row.tobytes(), "little") for row in packed] == [as_one_number(row, bits) for row in values]
+    values, widths = drawn
+    packed = bitpack.pack(values, widths)
+    assert packed.shape == (len(values), -(-sum(widths) // 8))
+    assert [int.from_bytes(row.tobytes(), "little") for row in packed] == [as_one_number(row, widths) for row in values]
 
 
-@given(values_and_bits())
+@given(values_and_widths())
 def test_unpack_undoes_pack(drawn):
-    values, bits = drawn
-    unpacked = bitpack.unpack(bitpack.pack(values, bits), values.shape[1], bits)
-    assert unpacked.dtype == bitpack.value_dtype(bits)
+    values, widths = drawn
+    unpacked = bitpack.unpack(bitpack.pack(values, widths), widths)
+    assert unpacked.dtype == bitpack.value_dtype(max(widths))
     np.testing.assert_array_equal(unpacked, values)
 
 
-@given(values_and_bits(), st.data())
-def test_value_at_is_one_value_of_a_row(drawn, data):
-    values, bits = drawn
-    if len(values):
+@given(values_and_widths(), st.data())
+def test_bits_after_the_last_value_are_not_read(drawn, data):
+    values, widths = drawn
+    packed = bitpack.pack(values, widths)
+    spare = -sum(widths) % 8
+    if len(values) and spare:
+        packed[:, -1] |= data.draw(st.integers(0, (1 << spare) - 1)) << (8 - spare)
+    np.testing.assert_array_equal(bitpack.unpack(packed, widths), values)
+
+
+@given(values_and_widths(), st.data())
+def test_value_at_is_one_value_of_a_row_of_equal_widths(drawn, data):
+    values, widths = drawn
+    if len(values) and len(set(widths)) == 1:
         row = data.draw(st.integers(0, len(values) - 1))
         position = data.draw(st.integers(0, values.shape[1] - 1))
-        assert bitpack.value_at(bitpack.pack(values, bits)[row], position, bits) == values[row, position]
+        assert bitpack.value_at(bitpack.pack(values, widths)[row], position, widths[0]) == values[row, position]
 
 
 def test_bytes_are_not_copied_when_values_are_bytes():
     packed = np.arange(12, dtype=np.uint8).reshape(3, 4)
-    assert np.shares_memory(bitpack.unpack(packed, 4, 8), packed)
+    assert np.shares_memory(bitpack.unpack(packed, [8] * 4), packed)
 
 
 def test_refusals_say_what_was_given():
     with pytest.raises(OptionError, match="do not fit in 2 bits"):
-        bitpack.pack(np.array([[4]]), 2)
-    with pytest.raises(OptionError, match=r"\[-1, 0\] do not fit"):
-        bitpack.pack(np.array([[-1, 0]]), 2)
+        bitpack.pack(np.array([[0, 4]]), [3, 2])
+    with pytest.raises(OptionError, match=r"\[-1, -1\] do not fit in 2 bits"):
+        bitpack.pack(np.array([[-1, 0]]), [2, 2])
     with pytest.raises(OptionError, match="float64"):
-        bitpack.pack(np.array([[1.5]]), 2)
-    with pytest.raises(OptionError, match=r"shape \(3,\)"):
-        bitpack.pack(np.arange(3), 2)
-    with pytest.raises(OptionError, match=r"2 bytes, got an array of shape \(1, 3\)"):
-        bitpack.unpack(np.zeros((1, 3), dtype=np.uint8), 3, 5)
-    for bits in (0, 33):
-        with pytest.raises(OptionError, match=f"1 to 32, got {bits}"):
-            bitpack.pack(np.array([[0]]), bits)
-        with pytest.raises(OptionError, match=f"1 to 32, got {bits}"):
-            bitpack.unpack(np.zeros((1, 1), dtype=np.uint8), 1, bits)
+        bitpack.pack(np.array([[1.5]]), [2])
+    with pytest.raises(OptionError, match=r"of shape \(rows, 1\), got int64 of shape \(3,\)"):
+        bitpack.pack(np.arange(3), [2])
+    with pytest.raises(OptionError, match=r"of shape \(rows, 2\), got int64 of shape \(1, 3\)"):
+        bitpack.pack(np.zeros((1, 3), dtype=np.int64), [2, 2])
+    with pytest.raises(OptionError, match=r"2 bytes here, got an array of shape \(1, 3\)"):
+        bitpack.unpack(np.zeros((1, 3), dtype=np.uint8), [5] * 3)
+    for widths in ([], [0], [33], [4, 0], [4, 33]):
+        with pytest.raises(OptionError, match="1 to 32 bits each, got widths"):
+            bitpack.pack(np.zeros((1, len(widths)), dtype=np.int64), widths)
+        with pytest.raises(OptionError, match="1 to 32 bits each, got widths"):
+            bitpack.unpack(np.zeros((1, 1), dtype=np.uint8), widths)

@@ -3,23 +3,21 @@ import pickle
 
 import numpy as np
 import pytest
-from sample_tables import KINDS, coded_table, words
+from sample_tables import KINDS, NAMES, codec_of, coded_table, codes_of, words
 
 from kdcode import CodedTable
-from kdcode.budget import Sizes
-from kdcode.codebook import Codebook
-from kdcode.composition import Linear, Product
+from kdcode.codec import CodecSpec, Sizes, make_codec
 from kdcode.errors import OptionError, RowError, StorageError, UnknownSymbolError
-from kdcode.symbols import StoredSymbols
-from kdcode.table import RowNumbers
+from kdcode.symbols import RowNumbers, StoredSymbols
 
 CODEBOOK = np.array([[[1, 2], [3, 4], [5, 6]], [[10, 20], [30, 40], [50, 60]]], dtype=np.float32)
+CODEC = make_codec(CodecSpec.named("linear", 2, 3, 2, codebook_dtype="float32"), {"codebook": CODEBOOK})
 CODES = np.array([[0, 2], [2, 1], [0, 1]])
 
 
 @pytest.fixture
 def coded():
-    return CodedTable.from_codes(["a", "b", "c"], CODES, CODEBOOK)
+    return CodedTable.from_codes(["a", "b", "c"], CODES, CODEC)
 
 
 def test_looking_up_by_hand(coded):
@@ -34,9 +32,22 @@ def test_looking_up_by_hand(coded):
     assert repr(coded) == "<CodedTable: 3 symbols, 2 dimensions, K=3, D=2, linear>"
 
 
+def test_row_scales_by_hand():
+    spec = CodecSpec.named("linear", 2, 3, 2, codebook_dtype="float32", scale_bits=1)
+    codec = make_codec(spec, {"codebook": CODEBOOK, "scale_levels": np.array([1, 10])})
+    coded = CodedTable.from_codes(["a", "b"], np.array([[0, 2, 0], [0, 2, 1]]), codec)
+    assert coded.decode([0, 1]).tolist() == [[51, 62], [510, 620]]
+    assert coded.code_of("b") == (0, 2, 1)
+    assert coded.codes.tolist() == [[0, 2, 0], [0, 2, 1]]
+    assert coded.symbols_with_code([0, 2]) == ["a", "b"]
+    assert coded.symbols_with_code([0, 2, 1]) == ["b"]
+    np.testing.assert_allclose(coded.norms, np.linalg.norm([[51, 62], [510, 620]], axis=1), rtol=1e-6)
+
+
 def test_what_it_is_made_of(coded):
     assert len(coded) == 3
-    assert (coded.codebook_size, coded.code_length, coded.embedding_dim, coded.bits_per_symbol) == (3, 2, 2, 4)
+    assert (coded.codebook_size, coded.code_length, coded.embedding_dim, coded.spec.bits) == (3, 2, 2, 4)
+    assert coded.spec is coded.codec.spec
     np.testing.assert_array_equal(coded.codes, CODES)
     assert coded.packed.tolist() == [[0b1000], [0b0110], [0b0100]]
     assert coded.sizes == Sizes(codes=3, codebook=48, composition=0, symbols=coded.symbols.nbytes)
@@ -52,14 +63,34 @@ def test_decode_keeps_the_shape_of_the_rows(coded):
     assert coded.decode(np.array([1], dtype=np.uint64)).tolist() == [[35, 46]]
 
 
-@pytest.mark.parametrize(("kind", "numbers"), KINDS)
-def test_decoding_is_composing_the_codes(kind, numbers):
-    table = coded_table(kind, numbers, rows=9000, size=5, length=3)  # more than one chunk
-    composed = table.compose(table.codes)
-    if table.scales is not None:
-        composed = composed * table.scales.at(np.arange(9000))[:, None]
-    np.testing.assert_array_equal(table.decode(np.arange(9000)), composed)
-    assert table.compose(table.codes[:0]).shape == (0, 6)
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_decoding_is_composing_the_codes(kind, dtype):
+    rows = np.arange(9000)  # more than one chunk
+    table = coded_table(kind, dtype, rows=9000, size=5, length=3)
+    composed = table.codec.compose(table.codes)
+    if table.spec.scale_bits:
+        composed = composed * table.codec.stored["scale_levels"][table.codes[:, -1]][:, None]
+    np.testing.assert_allclose(table.decode(rows), composed, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(table.compose(table.codes), composed, rtol=1e-6, atol=1e-6)
+    assert table.compose(table.codes[:0]).shape == (0, 7)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_composing_what_was_encoded_gives_vectors_of_the_right_length(kind, dtype):
+    table = coded_table(kind, dtype, rows=40, length=5, size=8)
+    scaled = "scaled" in kind
+    if scaled:  # levels for lengths from 1/1000 to 1000 that are 7.2 times apart
+        codec = table.codec.with_levels(np.geomspace(1e-3, 1e3, 8).astype(np.float32))
+        table = CodedTable(table.symbols, table.packed, codec)
+    vectors = coded_table(kind, dtype, rows=40, length=5, size=8).decode(np.arange(40))
+    codes = table.encode(vectors)
+    assert codes.shape == (40, 5 + scaled)
+    assert table.encode(vectors[0]).shape == (5 + scaled,)
+    lengths, found = np.linalg.norm(vectors, axis=1), np.linalg.norm(table.compose(codes), axis=1)
+    if scaled:
+        assert (np.maximum(found / lengths, lengths / found) < 2.7).all()
+    else:
+        assert (np.abs(found - lengths) < 0.5 * lengths.mean()).all()
 
 
 @pytest.mark.parametrize("rows", [-1, 3, [0, 3], [[-1]]])
@@ -72,6 +103,14 @@ def test_rows_outside_the_table_are_refused(coded, rows):
 def test_rows_that_are_no_integers_are_refused(coded, rows):
     with pytest.raises(RowError, match="rows are integers"):
         coded.decode(rows)
+
+
+@pytest.mark.parametrize("symbols", [None, list("abcde")])
+@pytest.mark.parametrize("rows", [[-1], [5], [0, -1], np.array([2, 5])])
+def test_symbols_of_rows_outside_the_table_are_refused(symbols, rows):
+    table = coded_table(rows=5, symbols=symbols)
+    with pytest.raises(RowError, match=r"in \[0, 5\), got"):
+        table.symbols_at(rows)
 
 
 def test_row_numbers_are_not_symbols(coded):
@@ -91,18 +130,26 @@ def test_tables_without_symbols():
 
 
 def test_a_table_of_one_row():
-    table = CodedTable.from_codes(["only"], CODES[:1], CODEBOOK)
+    table = CodedTable.from_codes(["only"], CODES[:1], CODEC)
     assert table["only"].tolist() == [51, 62]
-    assert len(CodedTable(table.symbols, table.packed, table.codebook, table.composition)) == 1
+    assert len(CodedTable(table.symbols, table.packed, table.codec)) == 1
 
 
 def test_symbols_that_share_a_code(coded):
     assert coded.symbols_with_code([0]) == ["a", "c"]
     assert coded.symbols_with_code([0, 1]) == ["c"]
     assert coded.symbols_with_code((1,)) == []
-    for prefix, message in (([], "got 0"), ([0, 0, 0], "got 3"), ([3], "got 3"), ([0, -1], "got 0--1")):
+    for prefix, message in (([], "got none"), ([0, 0, 0], "got 0-0-0"), ([3], "got 3"), ([0, -1], "got 0--1")):
         with pytest.raises(OptionError, match=message):
             coded.symbols_with_code(prefix)
+
+
+def test_groups_of_equal_codes_are_sorted_and_hold_every_row(coded):
+    groups = [(code, rows.tolist()) for code, rows in coded.code_groups()]
+    assert [code for code, _ in groups] == sorted({coded.code_of(symbol) for symbol in coded.symbols})
+    assert sorted(row for _, rows in groups for row in rows) == [0, 1, 2]
+    assert [rows.tolist() for _, rows in coded.code_groups([0, 1])] == [[2]]
+    assert not list(coded.code_groups([1]))
 
 
 def test_chunks_are_the_decoded_table_in_order():
@@ -123,19 +170,19 @@ def test_the_whole_table_decoded(coded):
 
 def test_symbols_may_be_stored_ones_or_row_numbers():
     stored = StoredSymbols.build(["a", "b", "c"])
-    assert CodedTable.from_codes(stored, CODES, CODEBOOK).symbols is stored
+    assert CodedTable.from_codes(stored, CODES, CODEC).symbols is stored
     with pytest.raises(OptionError, match="4 symbols for 3 codes"):
-        CodedTable.from_codes(RowNumbers(4), CODES, CODEBOOK)
+        CodedTable.from_codes(RowNumbers(4), CODES, CODEC)
     with pytest.raises(OptionError, match="2 symbols for 3 codes"):
-        CodedTable.from_codes(["a", "b"], CODES, CODEBOOK)
+        CodedTable.from_codes(["a", "b"], CODES, CODEC)
 
 
 @pytest.mark.parametrize(
     ("codes", "message"),
     [
         (np.zeros((0, 2), int), "at least one row"),
-        (np.zeros((3, 3), int), r"shape \(rows, 2\), got int64 of \(3, 3\)"),
-        (np.zeros(2, int), r"got int64 of \(2,\)"),
+        (np.zeros((3, 3), int), r"shape \(rows, 2\), got int64 \(3, 3\)"),
+        (np.zeros(2, int), r"got int64 \(2,\)"),
         (np.zeros((3, 2)), "got float64"),
         (np.full((3, 2), 3), r"in \[0, 3\), got 3 to 3"),
         (np.full((3, 2), -1), "got -1 to -1"),
@@ -143,23 +190,30 @@ def test_symbols_may_be_stored_ones_or_row_numbers():
 )
 def test_codes_that_do_not_fit_are_refused(coded, codes, message):
     with pytest.raises(OptionError, match=message):
-        CodedTable.from_codes(None, codes, CODEBOOK)
+        CodedTable.from_codes(None, codes, CODEC)
     if len(codes):
         with pytest.raises(OptionError, match=message):
             coded.compose(codes)
 
 
-def test_parts_that_do_not_fit_are_refused(coded):
-    book = Codebook.of(CODEBOOK)
+def test_codes_of_rows_with_scales_have_one_column_more():
+    codec = codec_of("scaled-linear")
+    codes = codes_of(codec.spec, 5)
+    with pytest.raises(OptionError, match=r"shape \(rows, 5\), got int64 \(5, 4\)"):
+        CodedTable.from_codes(None, codes[:, :4], codec)
+    codes[0, 4] = 8
+    with pytest.raises(OptionError, match=r"in \[0, 8\)"):
+        CodedTable.from_codes(None, codes, codec)
+
+
+def test_parts_that_do_not_fit_are_refused():
     for packed in (np.zeros((3, 2), np.uint8), np.zeros(3, np.uint8), np.zeros((3, 1), np.int8)):
         with pytest.raises(OptionError, match=r"codes: expected uint8 of shape \(rows, 1\)"):
-            CodedTable(RowNumbers(3), packed, book, Linear(2))
-    with pytest.raises(OptionError, match="product code"):
-        CodedTable(RowNumbers(3), coded.packed, book, Product(9))
+            CodedTable(RowNumbers(3), packed, CODEC)
 
 
 def test_a_packed_code_beyond_k_is_found_when_it_is_read(coded):
-    broken = CodedTable(coded.symbols, np.array([[0], [3], [0]], np.uint8), coded.codebook, coded.composition)
+    broken = CodedTable(coded.symbols, np.array([[0], [3], [0]], np.uint8), coded.codec)
     assert broken["a"].tolist() == [11, 22]
     with pytest.raises(StorageError, match="codes: found code value 3, values must be below K=3"):
         broken.decode(1)
@@ -168,8 +222,9 @@ def test_a_packed_code_beyond_k_is_found_when_it_is_read(coded):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda table: pickle.loads(pickle.dumps(table))])  # noqa: S301
-def test_a_table_can_be_copied_and_sent(copied):
-    table = coded_table("lstm", rows=20, symbols=words(20), provenance={"seed": 1})
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_table_can_be_copied_and_sent(kind, copied):
+    table = coded_table(kind, rows=20, symbols=words(20), provenance={"seed": 1})
     table.neighbors(words(1)[0])
     twin = copied(table)
     np.testing.assert_array_equal(twin[words(3)[2]], table[words(3)[2]])

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from sample_tables import coded_table
+from sample_tables import NAMES, coded_table
 
 from kdcode import VectorTable
 from kdcode.errors import TableError
@@ -39,9 +39,33 @@ def test_the_mean_alone_has_an_error_of_one():
     assert relative_error(table(rows), table(np.tile(rows.mean(axis=0), (50, 1)))) == pytest.approx(1)
 
 
-def test_one_distinct_vector_has_no_variance():
+def test_without_variance_the_error_is_relative_to_the_length_of_the_rows():
     assert relative_error(table([[1, 2]] * 3), table([[1, 2]] * 3)) == 0
-    assert relative_error(table([[1, 2]] * 3), table([[1, 3]] * 3)) == float("inf")
+    assert relative_error(table([[1, 2]] * 3), table([[1, 3]] * 3)) == pytest.approx(1 / 5)
+    assert relative_error(table([[3, 4]]), table([[3, 3]])) == pytest.approx(1 / 25)
+
+
+@pytest.mark.parametrize("row", [[0.1, 0.2, 0.3], [1e8, 1e-8, 1], [1e-30, 1, 3]])
+@pytest.mark.parametrize("count", [1, 7, 9000])
+def test_rounding_is_not_taken_for_variance(row, count):
+    # The mean of equal rows is not exactly the row: what is left of the variance is rounding.
+    found = relative_error(table([row] * count), table(np.multiply([row] * count, 1.01)))
+    assert found == pytest.approx(1e-4, rel=0.01)
+
+
+def test_an_all_zero_table():
+    assert evaluate(table([[0, 0]] * 3), table([[0, 0]] * 3)) == TableComparison(0.0, 1.0, 0.0)
+
+
+def test_weights_count_rows_more_than_once():
+    random = np.random.default_rng(0)
+    rows, copy = random.normal(size=(2, 20_000, 3))
+    weights = random.integers(0, 4, size=20_000)
+    repeated = relative_error(table(np.repeat(rows, weights, axis=0)), table(np.repeat(copy, weights, axis=0)))
+    found = evaluate(table(rows), table(copy), weights.astype(np.float32))
+    assert found.weighted_error == pytest.approx(repeated, rel=1e-5)
+    assert found.relative_error == relative_error(table(rows), table(copy))
+    assert found.as_dict()["weighted_error"] == found.weighted_error
 
 
 @pytest.mark.parametrize("unit", [1e-30, 1e30])
@@ -59,8 +83,9 @@ def test_chunks_do_not_change_the_answer():
     assert relative_error(table(rows), table(copy)) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_coded_table_is_compared_as_it_is():
-    coded = coded_table("lstm", rows=30)
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_coded_table_is_compared_as_it_is(kind):
+    coded = coded_table(kind, rows=30)
     assert relative_error(coded.to_table(), coded) == pytest.approx(0, abs=1e-12)
 
 

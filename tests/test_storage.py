@@ -9,16 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdc_bytes import Parts
 from safetensors.numpy import load_file
-from sample_tables import KINDS, coded_table, composition, words
+from sample_tables import DTYPES, KINDS, codec_of, codec_with, coded_table, codes_of, words
 
-from kdcode import CodedTable, VectorTable, load, save, storage, verify
-from kdcode.bitpack import bits_for, row_bytes
-from kdcode.codebook import Codebook
-from kdcode.composition import Linear
+from kdcode import CodedTable, CompressOptions, VectorTable, evaluate, load, save, storage, verify
+from kdcode.codec import CodecSpec, codec_from_tensors, make_codec
+from kdcode.codec.spec import COMPOSITIONS
 from kdcode.errors import OptionError, StorageError
-from kdcode.options import CompressOptions
-from kdcode.symbols import StoredSymbols
-from kdcode.table import RowNumbers
+from kdcode.options import promised_sizes
+from kdcode.symbols import RowNumbers, StoredSymbols
 
 SYMBOLS = st.lists(
     st.one_of(st.text(max_size=8), st.sampled_from(["", "\0", "a b", "\n", "\U0001f600", "\U0010ffff", "ÿ"])),
@@ -36,7 +34,7 @@ def same(left: CodedTable, right: CodedTable) -> None:
     np.testing.assert_array_equal(left.codes, right.codes)
     rows = np.arange(len(left))
     np.testing.assert_array_equal(left.decode(rows), right.decode(rows))
-    assert left.shape == right.shape
+    assert left.spec == right.spec
     assert left.sizes == right.sizes
     assert left.provenance == right.provenance
 
@@ -68,82 +66,68 @@ def test_what_is_saved_is_loaded(tmp_path_factory, kind, symbols, size, length, 
     assert again.read_bytes() == path.read_bytes()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=100)
 @given(
-    name=st.sampled_from(["linear", "lstm", "product", "grouped"]),
-    numbers=st.sampled_from(["float32", "float16", "int8"]),
+    name=st.sampled_from(COMPOSITIONS),
+    dtype=st.sampled_from(DTYPES),
     size=st.integers(2, 300),
     length=st.integers(1, 12),
     width=st.one_of(st.none(), st.integers(1, 20)),
+    rotation=st.booleans(),
+    scale_bits=st.integers(0, 8),
     rows=st.integers(1, 60),
     named=st.booleans(),
 )
-def test_the_promised_sizes_are_those_of_the_file(tmp_path_factory, *, name, numbers, size, length, width, rows, named):
+def test_the_promised_sizes_are_those_of_the_file(
+    tmp_path_factory, *, name, dtype, size, length, width, rotation, scale_bits, rows, named
+):
     dim = 13
+    several = name in ("product", "grouped")
     options = CompressOptions(
         codebook_size=size,
         code_length=length,
         composition=name,
-        numbers=numbers,
-        codeword_dim=None if name in ("product", "grouped") else width,
+        codebook_dtype=dtype,
+        codeword_dim=None if several else width,
+        rotation=rotation and several and rows >= dim,
+        scale_bits=scale_bits,
     )
-    promised_shape = options.code_shape(rows, dim)
-    coded = table_of_shape(promised_shape, words(rows) if named else None)
-    promised = promised_shape.sizes(coded.symbols.nbytes if named else 0)
+    table = VectorTable(words(rows) if named else None, np.ones((rows, dim)))
+    promised = promised_sizes(table, options)
+    codec = codec_with(options.spec(dim))
+    coded = CodedTable.from_codes(table.packed_symbols, codes_of(codec.spec, rows), codec)
     assert coded.sizes == promised
 
     path = tmp_path_factory.mktemp("sizes") / "t.kdc"
     written = save(coded, path)
     found = {"codes": 0, "codebook": 0, "composition": 0, "symbols": 0}
     for tensor, (_, _, content) in Parts.of(path).tensors.items():
-        found[tensor.split(".")[0].removesuffix("_scale")] += len(content)
+        part = tensor.split(".")[0].removesuffix("_scale")
+        found[part if part in found else "composition"] += len(content)
     assert found == {part: getattr(promised, part) for part in found}
     assert 0 < written - promised.total <= storage.MAX_OVERHEAD_BYTES
     assert verify(path).overhead_bytes == written - promised.total
 
 
-def table_of_shape(shape, symbols):
-    random = np.random.default_rng(0)
-    book = random.normal(size=(shape.code_length, shape.codebook_size, shape.codeword_dim)).astype(np.float32)
-    return CodedTable.from_codes(
-        symbols,
-        random.integers(0, shape.codebook_size, size=(shape.num_embeddings, shape.code_length)),
-        Codebook.of(book, shape.number_format),
-        composition(shape.composition, shape.codeword_dim, shape.embedding_dim),
-    )
-
-
-@pytest.mark.parametrize(("kind", "numbers"), KINDS)
-def test_the_safetensors_library_reads_the_same_tensors(kind, numbers, tmp_path):
-    coded = coded_table(kind, numbers, rows=20, symbols=words(20))
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_the_safetensors_library_reads_the_same_tensors(kind, dtype, tmp_path):
+    coded = coded_table(kind, dtype, rows=20, symbols=words(20))
     save(coded, tmp_path / "t.kdc")
     read = load_file(tmp_path / "t.kdc")
     np.testing.assert_array_equal(read.pop("codes"), coded.packed)
-    np.testing.assert_array_equal(read.pop("codebook"), coded.codebook.stored)
-    if coded.codebook.scale is not None:
-        np.testing.assert_array_equal(read.pop("codebook_scale"), coded.codebook.scale)
-    for name, weight in coded.composition.weights().items():
-        stored = read.pop(f"composition.{name}")
-        if (name, numbers) == ("rotation", "int8"):
-            assert stored.dtype == np.int8
-            stored = stored * read.pop("composition.rotation_scale")
-        else:
-            assert stored.dtype == (np.float32 if numbers == "float32" else np.float16)
-        np.testing.assert_array_equal(stored, weight)
-    if coded.scales is not None:
-        np.testing.assert_array_equal(read.pop("scales.packed"), coded.scales.packed)
-        np.testing.assert_array_equal(read.pop("scales.levels"), coded.scales.levels)
     for name, array in coded.symbols.arrays.items():
         np.testing.assert_array_equal(read.pop(f"symbols.{name}"), array)
-    assert not read
+    assert {name: (array.dtype.name, array.shape) for name, array in read.items()} == coded.spec.tensor_layout()
+    for name, array in coded.codec.tensors().items():
+        np.testing.assert_array_equal(read[name], array)
 
 
-@pytest.mark.parametrize(("kind", "numbers"), KINDS)
-def test_every_tensor_is_aligned(kind, numbers, tmp_path):
-    save(coded_table(kind, numbers, rows=7, symbols=words(7), provenance={"n": "x" * 3}), tmp_path / "t.kdc")
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_every_tensor_is_aligned(kind, dtype, tmp_path):
+    save(coded_table(kind, dtype, rows=7, symbols=words(7), provenance={"n": "x" * 3}), tmp_path / "t.kdc")
     loaded = load(tmp_path / "t.kdc")
-    assert loaded.codebook.stored.flags.aligned
-    assert loaded.symbols.arrays["ends"].flags.aligned
+    for array in (*loaded.codec.tensors().values(), *loaded.symbols.arrays.values()):
+        assert array.flags.aligned
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
@@ -214,12 +198,50 @@ def test_a_read_only_file_in_a_read_only_folder(tmp_path):
 
 
 def test_vectors_are_the_same_before_saving_and_after(tmp_path):
-    # Weights are float16 in the file: the table in memory must not be better than what it is saved as.
-    codebook = Codebook.of(np.ones((1, 2, 1), np.float32), "float16")
-    coded = CodedTable.from_codes(None, np.array([[0]]), codebook, Linear(2, np.array([[0.1, 0.3]], np.float32)))
+    # The basis is float16 in the file: the table in memory must not be better than what it is saved as.
+    spec = CodecSpec.named("linear", 2, 2, 1, codeword_dim=1, codebook_dtype="float16")
+    codec = make_codec(spec, {"codebook": np.ones((1, 2, 1)), "basis": np.array([[0.1, 0.3]])})
+    coded = CodedTable.from_codes(None, np.array([[0]]), codec)
     save(coded, tmp_path / "t.kdc")
     np.testing.assert_array_equal(load(tmp_path / "t.kdc").decode(0), coded.decode(0))
     assert coded.decode(0)[0] == np.float32(np.float16(0.1))
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_stored_numbers_are_kept_bit_for_bit(kind, dtype, tmp_path):
+    """Numbers that no rounding of ours would give: integers short of 127, scales that are no powers of two."""
+    random = np.random.default_rng(0)
+    codec = codec_of(kind, dtype)
+    tensors = codec.tensors()
+    for name, array in tensors.items():
+        if array.dtype == np.int8:
+            tensors[name] = random.integers(-90, 90, size=array.shape).astype(np.int8)
+        elif name.endswith("_scale"):
+            tensors[name] = random.uniform(0.011, 0.037, size=array.shape).astype(np.float32)
+        elif array.dtype == np.float16:
+            tensors[name] = random.uniform(-9, 9, size=array.shape).astype(np.float16)
+    codec = codec_from_tensors(codec.spec, tensors)
+    coded = CodedTable.from_codes(words(9), codes_of(codec.spec, 9), codec)
+    save(coded, tmp_path / "one.kdc")
+    loaded = load(tmp_path / "one.kdc")
+    for name, array in loaded.codec.tensors().items():
+        assert array.tobytes() == tensors[name].tobytes(), name
+    np.testing.assert_array_equal(loaded.decode(np.arange(9)), coded.decode(np.arange(9)))
+    save(loaded, tmp_path / "two.kdc")
+    assert (tmp_path / "two.kdc").read_bytes() == (tmp_path / "one.kdc").read_bytes()
+
+
+@pytest.mark.parametrize("rows", [[[1.0, 2.0]], [[1.0, 2.0]] * 4, [[0.0, 0.0]] * 4], ids=["one", "constant", "zero"])
+def test_tables_without_variance_can_be_saved_with_their_error(rows, tmp_path):
+    table = VectorTable(None, np.array(rows))
+    spec = CodecSpec.named("linear", 2, 2, 1, codebook_dtype="int8")
+    codec = make_codec(spec, {"codebook": np.array([[rows[0], rows[0]]])})
+    coded = CodedTable.from_codes(None, np.zeros((len(rows), 1), int), codec)
+    coded.provenance.update(evaluate(table, coded).as_dict())
+    save(coded, tmp_path / "t.kdc")
+    found = verify(tmp_path / "t.kdc", table).relative_error
+    assert found == load(tmp_path / "t.kdc").provenance["relative_error"]
+    assert found < 1e-4
 
 
 def test_verify_compares_with_the_original(tmp_path):
@@ -231,22 +253,33 @@ def test_verify_compares_with_the_original(tmp_path):
     assert verify(path, table).relative_error == 0
     moved = VectorTable(table.symbols, table.matrix + 0.1)
     spread = np.square(moved.matrix - moved.matrix.mean(axis=0)).sum()
-    assert verify(path, moved).relative_error == pytest.approx(20 * 6 * 0.01 / spread, rel=1e-3)
+    assert verify(path, moved).relative_error == pytest.approx(20 * 7 * 0.01 / spread, rel=1e-3)
     with pytest.raises(StorageError, match=r"t\.kdc: the file's symbols are not those"):
         verify(path, VectorTable(words(20)[::-1], table.matrix))
-    with pytest.raises(StorageError, match=r"holds 20 x 6, the original table 19 x 6"):
+    with pytest.raises(StorageError, match=r"holds 20 x 7, the original table 19 x 7"):
         verify(path, table.head(19))
+
+
+def test_verify_takes_symbols_that_are_an_array(tmp_path):
+    path = tmp_path / "t.kdc"
+    coded = coded_table(rows=20, symbols=words(20))
+    save(coded, path)
+    vectors = coded.decode(np.arange(20))
+    for dtype in ("U", object):
+        assert verify(path, VectorTable(np.array(words(20), dtype=dtype), vectors)).relative_error == 0
+        with pytest.raises(StorageError, match="symbols are not those"):
+            verify(path, VectorTable(np.array(words(20)[::-1], dtype=dtype), vectors))
 
 
 @pytest.fixture(scope="module")
 def large_file(tmp_path_factory):
     """Two million rows: 20 MB of codes and 2 million symbols, made without a list of them."""
-    rows, bits, length = 2_000_000, 5, 16
+    rows = 2_000_000
+    codec = codec_of("linear", length=16, size=32, dim=20)
     path = tmp_path_factory.mktemp("large") / "large.kdc"
-    packed = np.random.default_rng(0).integers(0, 256, size=(rows, row_bytes(length, bits)), dtype=np.uint8)
-    codebook = Codebook.of(np.random.default_rng(1).normal(size=(length, 32, 20)).astype(np.float32))
+    packed = np.random.default_rng(0).integers(0, 256, size=(rows, codec.spec.row_bytes), dtype=np.uint8)
     symbols = StoredSymbols.build([f"{number:07d}" for number in range(rows)])
-    save(CodedTable(symbols, packed, codebook, Linear(20)), path)
+    save(CodedTable(symbols, packed, codec), path)
     return path
 
 
@@ -266,7 +299,6 @@ def test_two_million_rows_open_at_once(large_file):
         tracemalloc.stop()
     assert at_open < 1 << 20
     assert after_lookup < 8 << 20  # N/128 heads and a block; all symbols would be over 100 MB
-    assert bits_for(coded.codebook_size) == 5
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the memory of a process")

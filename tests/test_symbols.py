@@ -1,6 +1,8 @@
 import copy
+import gc
 import pickle
 import tracemalloc
+import weakref
 import zlib
 
 import numpy as np
@@ -11,7 +13,7 @@ from sample_tables import words
 
 from kdcode import bitpack
 from kdcode.errors import RowError, StorageError, TableError, UnknownSymbolError
-from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES, StoredSymbols
+from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES, RowNumbers, StoredSymbols, pack_symbols
 
 ODD = [
     "",
@@ -48,7 +50,7 @@ def of_text(text: bytes, *, count=3, heads=b"a\xff", order=(0, 1, 2)) -> StoredS
             "blocks": blocks,
             "ends": np.array([blocks.size], dtype=np.uint64),
             "heads": np.frombuffer(heads, dtype=np.uint8),
-            "order": bitpack.pack(padded, bitpack.bits_for(count)),
+            "order": bitpack.pack(padded, [bitpack.bits_for(count)] * 8),
         },
     )
 
@@ -138,6 +140,27 @@ def test_copies_work_on_their_own(copied):
     assert not np.shares_memory(twin.arrays["blocks"], stored.arrays["blocks"])
 
 
+def test_symbols_are_packed_unless_they_are_packed_already():
+    stored, numbers = StoredSymbols.build(["a"]), RowNumbers(3)
+    assert pack_symbols(stored) is stored
+    assert pack_symbols(numbers) is numbers
+    assert isinstance(pack_symbols(["b", "a"]), StoredSymbols)
+
+
+def test_symbols_are_freed_as_soon_as_nobody_holds_them():
+    """No cycle of references keeps the inflated blocks and mapped arrays until the collector comes."""
+    stored = StoredSymbols.build(words(300))
+    assert stored.row_of(words(9)[8]) == 8  # some blocks are remembered now
+    assert stored.at([3]) == [words(4)[3]]
+    watched = weakref.ref(stored)
+    gc.disable()
+    try:
+        del stored
+        assert watched() is None
+    finally:
+        gc.enable()
+
+
 def test_an_unknown_symbol_is_met_with_another_spelling():
     stored = StoredSymbols.build(["king", "Paris", "NATO"])
     for asked, meant in (("King", "king"), ("paris", "Paris"), ("nato", "NATO"), (" king", "king")):
@@ -187,7 +210,7 @@ def test_the_longest_symbols_fill_a_block():
         (of_text(b"a\xffb\xff" + b"c" * 65_536 + b"\xff"), "blocks: block 0 holds a symbol of 65536"),
     ],
 )
-def test_what_breaks_the_law_is_found(stored, message):
+def test_what_breaks_the_specification_is_found(stored, message):
     with pytest.raises(StorageError, match=f"symbols.{message}"):
         stored.verify()
 
@@ -252,3 +275,49 @@ def test_the_last_block_ends_where_the_blocks_end():
     arrays = of_text(b"a\xffb\xffc\xff").arrays
     with pytest.raises(StorageError, match=r"symbols\.ends: the last block"):
         StoredSymbols(3, {**arrays, "ends": arrays["ends"] - np.uint64(1)})
+
+
+# Row numbers
+
+
+def test_row_numbers_as_a_sequence():
+    numbers = RowNumbers(12)
+    assert numbers[3] == "3"
+    assert numbers[-1] == "11"
+    assert numbers[9:] == ["9", "10", "11"]
+    assert list(numbers) == [str(number) for number in range(12)]
+    with pytest.raises(IndexError):
+        numbers[12]
+
+
+def test_row_numbers_equal_the_same_strings_only():
+    assert RowNumbers(2) == ["0", "1"]
+    assert RowNumbers(2) == RowNumbers(2)
+    assert RowNumbers(2) != RowNumbers(3)
+    assert RowNumbers(2) != [0, 1]
+    assert RowNumbers(2) != ["0", "2"]
+    assert RowNumbers(2) != "01"
+    assert RowNumbers(2) != 2
+
+
+@pytest.mark.parametrize("symbol", ["", "-1", "01", "+1", " 1", "1.0", "12", "٣", "9" * 5000, "a"])
+def test_row_numbers_know_plain_decimals_only(symbol):
+    assert symbol not in RowNumbers(12)
+    with pytest.raises(UnknownSymbolError):
+        RowNumbers(12).row_of(symbol)
+
+
+def test_row_numbers_answer_without_walking_the_rows():
+    numbers = RowNumbers(10**15)
+    assert "999999999999999" in numbers
+    assert "x" not in numbers
+    assert 5 not in numbers
+    assert numbers.row_of("123456789") == 123456789
+    assert numbers == RowNumbers(10**15)
+
+
+@pytest.mark.parametrize("rows", [[-1], [12], [3, -1]])
+def test_row_numbers_have_no_rows_outside_the_table(rows):
+    assert RowNumbers(12).at([11, 0]) == ["11", "0"]
+    with pytest.raises(RowError, match=r"in \[0, 12\), got"):
+        RowNumbers(12).at(rows)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from kdcode.errors import TableError, UnknownSymbolError
-from kdcode.table import RowNumbers, VectorTable
+from kdcode.symbols import RowNumbers, StoredSymbols
+from kdcode.table import VectorTable
 
 MATRIX = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -88,40 +89,32 @@ def test_an_unknown_symbol_is_a_key_error():
         VectorTable(["a"], [[1.0]])["x"]
 
 
-def test_row_numbers_as_a_sequence():
-    numbers = RowNumbers(12)
-    assert numbers[3] == "3"
-    assert numbers[-1] == "11"
-    assert numbers[9:] == ["9", "10", "11"]
-    assert list(numbers) == [str(number) for number in range(12)]
-    with pytest.raises(IndexError):
-        numbers[12]
+def test_symbols_are_packed_once(monkeypatch):
+    built = []
+    build = StoredSymbols.build
+    monkeypatch.setattr(StoredSymbols, "build", lambda symbols: built.append(1) or build(symbols))
+    table = VectorTable(["b", "a", "c"], MATRIX)
+    assert not built  # and not before they are needed
+    assert table.packed_symbols == ["b", "a", "c"]
+    assert table.packed_symbols is table.packed_symbols
+    assert built == [1]
 
 
-def test_row_numbers_equal_the_same_strings_only():
-    assert RowNumbers(2) == ["0", "1"]
-    assert RowNumbers(2) == RowNumbers(2)
-    assert RowNumbers(2) != RowNumbers(3)
-    assert RowNumbers(2) != [0, 1]
-    assert RowNumbers(2) != ["0", "2"]
-    assert RowNumbers(2) != "01"
-    assert RowNumbers(2) != 2
+def test_packed_symbols_stay_as_they_are():
+    stored = StoredSymbols.build(["b", "a", "c"])
+    assert VectorTable(stored, MATRIX).packed_symbols is stored
+    unnamed = VectorTable(None, MATRIX)
+    assert unnamed.packed_symbols is unnamed.symbols
+    assert isinstance(unnamed.symbols, RowNumbers)
 
 
-@pytest.mark.parametrize("symbol", ["", "-1", "01", "+1", " 1", "1.0", "12", "٣", "9" * 5000, "a"])
-def test_row_numbers_know_plain_decimals_only(symbol):
-    assert symbol not in RowNumbers(12)
-    with pytest.raises(UnknownSymbolError):
-        RowNumbers(12).row_of(symbol)
-
-
-def test_row_numbers_answer_without_walking_the_rows():
-    numbers = RowNumbers(10**15)
-    assert "999999999999999" in numbers
-    assert "x" not in numbers
-    assert 5 not in numbers
-    assert numbers.row_of("123456789") == 123456789
-    assert numbers == RowNumbers(10**15)
+@pytest.mark.parametrize("dtype", ["U", object])
+def test_symbols_may_be_an_array(dtype):
+    table = VectorTable(np.array(["a", "b", "ç"], dtype=dtype), MATRIX)
+    assert table.symbols == ["a", "b", "ç"]
+    assert table.row_of("b") == 1
+    assert table.head(2).symbols == ["a", "b"]
+    assert all(type(symbol) is str for symbol in table.symbols)
 
 
 def test_weights_come_along():

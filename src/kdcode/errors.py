@@ -26,7 +26,7 @@ class FormatError(KdcodeError, ValueError):
 
 
 class StorageError(KdcodeError, ValueError):
-    """A .kdc file does not obey docs/format.md."""
+    """A .kdc file does not follow its specification, docs/format.md."""
 
 
 class CheckpointError(KdcodeError, ValueError):
@@ -34,18 +34,33 @@ class CheckpointError(KdcodeError, ValueError):
 
 
 class MissingExtraError(KdcodeError, ImportError):
-    """A feature needs an optional dependency that is not installed."""
+    """A feature needs an optional dependency that is not installed.
+
+    Args:
+        feature: what was asked for.
+        extra: the extra of kdcode that installs the dependency.
+    """
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional dependency: pip install 'kdcode[{extra}]'")
+        super().__init__(feature, extra)  # what pickle calls the class with again
+
+    def __str__(self) -> str:
+        feature, extra = self.args
+        return f"{feature} needs an optional dependency: pip install 'kdcode[{extra}]'"
 
 
 class UnknownSymbolError(KdcodeError, KeyError):
-    """A symbol was asked for that the table does not hold."""
+    """A symbol was asked for that the table does not hold.
+
+    Args:
+        symbol: what was asked for.
+        suggestion: another spelling that the table holds.
+    """
 
     def __init__(self, symbol: str, suggestion: str | None = None) -> None:
-        hint = f"; did you mean {suggestion!r}?" if suggestion is not None else ""
-        super().__init__(f"the table has no symbol {symbol!r}{hint}")
+        super().__init__(symbol, suggestion)  # what pickle calls the class with again
 
     def __str__(self) -> str:
-        return str(self.args[0])  # KeyError would print the message in quotes
+        symbol, suggestion = self.args
+        hint = f"; did you mean {suggestion!r}?" if suggestion is not None else ""
+        return f"the table has no symbol {symbol!r}{hint}"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kdcode.arrays import CHUNK_ROWS, FloatArray, IntArray
+from kdcode.codec.codec import checked_vectors
 from kdcode.errors import OptionError
-from kdcode.table import CHUNK_ROWS, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
@@ -43,7 +44,9 @@ def neighbors(coded: CodedTable, query: str | npt.ArrayLike, k: int = 10, *, met
     if k < 1:
         raise OptionError(f"k must be at least 1, got {k}")
     own_row = coded.row_of(query) if isinstance(query, str) else None
-    vector = coded.decode(own_row) if own_row is not None else _checked(query, coded.embedding_dim)
+    vector = checked_vectors(coded.decode(own_row) if own_row is not None else query, coded.embedding_dim)
+    if vector.ndim != 1:
+        raise OptionError(f"a query is a symbol or one vector, got an array of shape {vector.shape}")
     nearness = _nearness(dot_products(coded, vector), vector, coded, metric)
     if own_row is not None:
         nearness[own_row] = -np.inf
@@ -62,28 +65,18 @@ def neighbors(coded: CodedTable, query: str | npt.ArrayLike, k: int = 10, *, met
 
 def dot_products(coded: CodedTable, query: FloatArray) -> FloatArray:
     """(N,) dot products of every row with a (d,) query."""
-    tables = coded.composition.score_tables(query, coded.codebook.values)
+    tables = coded.codec.score_tables(query)
     scores = np.empty(len(coded), dtype=np.float32)
     for start, codes in coded.code_chunks():
         if tables is None:
-            scores[start : start + len(codes)] = coded.compose(codes) @ query
+            found = coded.codec.decode(codes) @ query
         else:
-            chunk = tables[0][codes[:, 0]]
+            found = tables[0][codes[:, 0]]
             for position in range(1, len(tables)):
-                chunk += tables[position][codes[:, position]]
-            scores[start : start + len(codes)] = chunk
-    return scores if coded.scales is None else scores * coded.scales.at(slice(None))
-
-
-def _checked(query: npt.ArrayLike, dim: int) -> FloatArray:
-    try:
-        with np.errstate(over="ignore"):  # what overflows becomes inf and is refused
-            vector = np.asarray(query, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise OptionError(f"a query is a symbol or {dim} finite numbers, got {query!r}") from None
-    if vector.shape != (dim,) or not np.isfinite(vector).all():
-        raise OptionError(f"a query is a symbol or {dim} finite numbers, got an array of shape {vector.shape}")
-    return vector
+                found += tables[position][codes[:, position]]
+            found *= coded.codec.row_scales(codes)
+        scores[start : start + len(codes)] = found
+    return scores
 
 
 def _nearness(dots: FloatArray, query: FloatArray, coded: CodedTable, metric: str) -> FloatArray:

@@ -9,9 +9,10 @@ in `heads`, so that a lookup is one binary search over N/128 heads, one inflated
 from __future__ import annotations
 
 import zlib
+from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, overload
 
@@ -19,17 +20,105 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode import bitpack
+from kdcode.arrays import CHUNK_ROWS, IntArray
 from kdcode.errors import RowError, StorageError, TableError, UnknownSymbolError
-from kdcode.table import CHUNK_ROWS, IntArray
 
 BLOCK_SYMBOLS = 128
 MAX_SYMBOL_BYTES = 65_535
 _END = b"\xff"
 _MAX_BLOCK_BYTES = BLOCK_SYMBOLS * (MAX_SYMBOL_BYTES + 1)
 _RAW_DEFLATE = -15
+_CACHED_BLOCKS = 256
 
 
-class StoredSymbols(Sequence[str]):
+class _Symbols(Sequence[str]):
+    """N distinct strings in row order; its kinds know how to find them.
+
+    Args:
+        count: N.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    @abstractmethod
+    def _at(self, rows: IntArray) -> list[str]:
+        """The symbols of rows that are there."""
+
+    @abstractmethod
+    def _find(self, symbol: str) -> int | None:
+        """The row of `symbol`, or None."""
+
+    def at(self, rows: Iterable[int]) -> list[str]:
+        """The symbols of several rows."""
+        picked = np.fromiter(rows, dtype=np.int64)
+        if picked.size and (picked.min() < 0 or picked.max() >= self._count):
+            raise RowError(f"rows must be in [0, {self._count}), got [{picked.min()}, {picked.max()}]")
+        return self._at(picked)
+
+    def row_of(self, symbol: str) -> int:
+        """The row of `symbol`.
+
+        Raises:
+            UnknownSymbolError: there is none; the message suggests another spelling that exists.
+        """
+        row = self._find(symbol)
+        if row is None:
+            variants = (symbol.lower(), symbol.capitalize(), symbol.upper(), symbol.strip())
+            raise UnknownSymbolError(symbol, next((variant for variant in variants if variant in self), None))
+        return row
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        picked = range(self._count)[row]
+        return self.at([picked])[0] if isinstance(picked, int) else self.at(picked)
+
+    def __contains__(self, symbol: object) -> bool:
+        return isinstance(symbol, str) and self._find(symbol) is not None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(other) == len(self) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self[:3]))
+        return f"<{self._count} symbols: {shown}{', …' if self._count > 3 else ''}>"
+
+
+class RowNumbers(_Symbols):
+    """The symbols of a table that has none: row i is called str(i). Holds no memory, and takes no bytes of a file."""
+
+    nbytes = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(self._count))
+
+    def __eq__(self, other: object) -> bool:
+        return len(other) == len(self) if isinstance(other, RowNumbers) else super().__eq__(other)
+
+    __hash__ = None
+
+    def _at(self, rows: IntArray) -> list[str]:
+        return [str(row) for row in rows.tolist()]
+
+    def _find(self, symbol: str) -> int | None:
+        if symbol.isascii() and symbol.isdecimal() and len(symbol) <= 19:
+            row = int(symbol)
+            if row < self._count and str(row) == symbol:
+                return row
+        return None
+
+
+class StoredSymbols(_Symbols):
     """N distinct strings in row order, held in their compact form.
 
     Args:
@@ -39,9 +128,9 @@ class StoredSymbols(Sequence[str]):
     """
 
     def __init__(self, count: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        self._count = count
+        super().__init__(count)
         self.arrays = dict(arrays)
-        self._block = lru_cache(maxsize=256)(self._split)
+        self._inflated: dict[int, list[bytes]] = {}
         _check_shapes(count, self.arrays)
 
     @classmethod
@@ -66,7 +155,7 @@ class StoredSymbols(Sequence[str]):
             "blocks": np.frombuffer(b"".join(blocks), dtype=np.uint8),
             "ends": np.cumsum([len(block) for block in blocks], dtype=np.uint64),
             "heads": np.frombuffer(_text(ranked[::BLOCK_SYMBOLS]), dtype=np.uint8),
-            "order": bitpack.pack(padded.reshape(-1, 8), bitpack.bits_for(len(order))),
+            "order": bitpack.pack(padded.reshape(-1, 8), [bitpack.bits_for(len(order))] * 8),
         }
         return cls(len(encoded), arrays)
 
@@ -74,9 +163,6 @@ class StoredSymbols(Sequence[str]):
     def nbytes(self) -> int:
         """Bytes that the symbols and their index take in a file."""
         return sum(array.nbytes for array in self.arrays.values())
-
-    def __len__(self) -> int:
-        return self._count
 
     def __reduce__(self) -> tuple[type[StoredSymbols], tuple[int, dict[str, npt.NDArray[Any]]]]:
         return StoredSymbols, (self._count, self.arrays)  # a copy starts with an empty cache
@@ -90,54 +176,16 @@ class StoredSymbols(Sequence[str]):
             for start, end in zip(starts.tolist(), ends[ranks].tolist(), strict=True):
                 yield text[start:end].decode("utf-8")
 
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[str]: ...
-    def __getitem__(self, row: int | slice) -> str | list[str]:
-        picked = range(self._count)[row]
-        return self.at([picked])[0] if isinstance(picked, int) else self.at(picked)
-
-    def __contains__(self, symbol: object) -> bool:
-        return isinstance(symbol, str) and self._find(symbol) is not None
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or isinstance(other, str):
-            return NotImplemented
-        return len(other) == len(self) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        shown = ", ".join(map(repr, self[:3]))
-        return f"<{self._count} symbols: {shown}{', …' if self._count > 3 else ''}>"
-
-    def at(self, rows: Iterable[int]) -> list[str]:
-        """The symbols of several rows, each block inflated once."""
-        picked = np.fromiter(rows, dtype=np.int64)
-        if picked.size and (picked.min() < 0 or picked.max() >= self._count):
-            raise RowError(f"rows must be in [0, {self._count}), got [{picked.min()}, {picked.max()}]")
-        ranks = self._rank_of_row[picked]
+    def _at(self, rows: IntArray) -> list[str]:
+        ranks = self._rank_of_row[rows]
         found = [""] * len(ranks)
         for place in np.argsort(ranks):  # block after block, so that the cache serves all but the first of each
             number, within = divmod(int(ranks[place]), BLOCK_SYMBOLS)
             found[place] = self._block(number)[within].decode("utf-8")
         return found
 
-    def row_of(self, symbol: str) -> int:
-        """The row of `symbol`.
-
-        Raises:
-            UnknownSymbolError: there is none; the message suggests another spelling that exists.
-        """
-        row = self._find(symbol)
-        if row is None:
-            variants = (symbol.lower(), symbol.capitalize(), symbol.upper(), symbol.strip())
-            raise UnknownSymbolError(symbol, next((variant for variant in variants if variant in self), None))
-        return row
-
     def verify(self) -> None:
-        """Inflate everything and check it against the law of the file.
+        """Inflate everything and check it against the format specification.
 
         Raises:
             StorageError: symbols out of order, heads that do not fit, or an `order` that is no permutation.
@@ -172,10 +220,16 @@ class StoredSymbols(Sequence[str]):
             raise StorageError(f"symbols.order: rank {rank} points to row {row} of {self._count}")
         return row
 
-    def _split(self, number: int) -> list[bytes]:
-        symbols = _parted(self._inflate(number))
-        if symbols[0] != self._heads[number]:
-            raise StorageError(f"symbols.heads: head {number} is not the first symbol of its block")
+    def _block(self, number: int) -> list[bytes]:
+        """The symbols of a block; the last few that were asked for stay inflated."""
+        symbols = self._inflated.get(number)
+        if symbols is None:
+            symbols = _parted(self._inflate(number))
+            if symbols[0] != self._heads[number]:
+                raise StorageError(f"symbols.heads: head {number} is not the first symbol of its block")
+            while len(self._inflated) >= _CACHED_BLOCKS:
+                self._inflated.pop(next(iter(self._inflated), -1), None)  # the oldest; another thread may be quicker
+            self._inflated[number] = symbols
         return symbols
 
     def _inflate(self, number: int) -> bytes:
@@ -207,7 +261,7 @@ class StoredSymbols(Sequence[str]):
 
     def _row_of_rank(self) -> IntArray:
         order = self.arrays["order"]
-        return bitpack.unpack(order, 8, order.shape[1]).reshape(-1)[: self._count]
+        return bitpack.unpack(order, [order.shape[1]] * 8).reshape(-1)[: self._count]
 
     @cached_property
     def _rank_of_row(self) -> IntArray:
@@ -218,6 +272,11 @@ class StoredSymbols(Sequence[str]):
         ranks = np.zeros(self._count, dtype=np.uint32)
         ranks[rows] = np.arange(self._count, dtype=np.uint32)
         return ranks
+
+
+def pack_symbols(symbols: Sequence[str]) -> StoredSymbols | RowNumbers:
+    """Symbols in their compact form; those that have it already, and row numbers, stay as they are."""
+    return symbols if isinstance(symbols, StoredSymbols | RowNumbers) else StoredSymbols.build(symbols)
 
 
 def _encoded(symbol: str, row: int) -> bytes:

@@ -5,69 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kdcode.arrays import CHUNK_ROWS, FloatArray
 from kdcode.errors import TableError, UnknownSymbolError
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.integer[Any]]
-
-CHUNK_ROWS = 8192
-"""How many rows are converted, checked or written at a time."""
-
-
-class RowNumbers(Sequence[str]):
-    """The symbols of a table that has none: row i is called str(i). Holds no memory."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[str]: ...
-    def __getitem__(self, row: int | slice) -> str | list[str]:
-        numbers = range(self._count)[row]
-        return str(numbers) if isinstance(numbers, int) else [str(number) for number in numbers]
-
-    def __iter__(self) -> Iterator[str]:
-        return map(str, range(self._count))
-
-    def __contains__(self, symbol: object) -> bool:
-        return isinstance(symbol, str) and self._find(symbol) is not None
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, RowNumbers):
-            return len(other) == len(self)
-        if not isinstance(other, Sequence) or isinstance(other, str):
-            return NotImplemented
-        return len(other) == len(self) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def row_of(self, symbol: str) -> int:
-        """The row that `symbol` names.
-
-        Raises:
-            UnknownSymbolError: `symbol` is not the plain decimal number of a row.
-        """
-        row = self._find(symbol)
-        if row is None:
-            raise UnknownSymbolError(symbol)
-        return row
-
-    def _find(self, symbol: str) -> int | None:
-        if symbol.isascii() and symbol.isdecimal() and len(symbol) <= 19:
-            row = int(symbol)
-            if row < self._count and str(row) == symbol:
-                return row
-        return None
+from kdcode.symbols import RowNumbers, StoredSymbols, pack_symbols
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +20,7 @@ class VectorTable:
     """Symbols and their vectors, row by row.
 
     Args:
-        symbols: N distinct strings, or None to call the rows "0", "1", ….
+        symbols: N distinct strings (a sequence or an array), or None to call the rows "0", "1", ….
         matrix: (N, d) floats or integers, all finite; may be memory-mapped and is then never copied.
         weights: (N,) how much each row counts when codes are learned, such as how often its symbol is used; zero or
             more. All rows count the same where left out.
@@ -97,7 +42,7 @@ class VectorTable:
             raise TableError(f"a table needs a matrix of shape (rows, dimension), got shape {array.shape}")
         if array.dtype.kind not in "fiu":
             raise TableError(f"a table needs real numbers, got dtype {array.dtype}")
-        named: Sequence[str] = RowNumbers(len(array)) if symbols is None else symbols
+        named: Sequence[str] = RowNumbers(len(array)) if symbols is None else _as_sequence(symbols)
         if len(named) != len(array):
             raise TableError(f"{len(named)} symbols for {len(array)} rows: there must be one symbol per row")
         object.__setattr__(self, "symbols", named)
@@ -128,7 +73,7 @@ class VectorTable:
 
     def row_of(self, symbol: str) -> int:
         """The row number of `symbol`."""
-        if isinstance(self.symbols, RowNumbers):
+        if isinstance(self.symbols, RowNumbers | StoredSymbols):
             return self.symbols.row_of(symbol)
         row = self._rows.get(symbol)
         if row is None:
@@ -150,6 +95,11 @@ class VectorTable:
             yield self.symbols[start : start + rows], chunk
 
     @cached_property
+    def packed_symbols(self) -> StoredSymbols | RowNumbers:
+        """The symbols in the compact form of a .kdc file; made once, at first use."""
+        return pack_symbols(self.symbols)
+
+    @cached_property
     def _rows(self) -> dict[str, int]:
         return {symbol: row for row, symbol in enumerate(self.symbols)}
 
@@ -157,6 +107,11 @@ class VectorTable:
         for start in range(0, len(self.matrix), rows):
             with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused
                 yield start, np.asarray(self.matrix[start : start + rows], dtype=np.float32)
+
+
+def _as_sequence(symbols: Sequence[str]) -> Sequence[str]:
+    """Symbols that compare and index as sequences do; arrays of strings become lists."""
+    return symbols.tolist() if isinstance(symbols, np.ndarray) else symbols
 
 
 def _checked_weights(weights: npt.ArrayLike, rows: int) -> FloatArray:

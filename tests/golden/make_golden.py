@@ -10,17 +10,17 @@ import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from kdcode.codebook import Codebook
+from kdcode.codec import CodecSpec, make_codec
 from kdcode.coded import CodedTable
-from kdcode.composition import Grouped, Linear, Lstm, Product
-from kdcode.row_scales import RowScales
 from kdcode.storage import save
 
 SYMBOLS = ["the", "", "of", "Zürich", "two words", "日本", "\U0001f600", "a\0b", "of course", "-1"]
 MANY = [f"entity/{(number * 37) % 150:03d}" for number in range(150)]
+NOTE = {"learner": "by hand", "seed": 0}
 
 
 def waves(*shape: int) -> np.ndarray:
@@ -29,43 +29,52 @@ def waves(*shape: int) -> np.ndarray:
     return np.array(flat, dtype=np.float32).reshape(shape)
 
 
-def turn(dim: int) -> np.ndarray:
-    """A rotation: a reflection at a plane that is at no angle to the axes that one would think of."""
+def rotation(dim: int) -> np.ndarray:
+    """An orthogonal matrix: a reflection at a plane that leans to every axis."""
     normal = waves(dim)
     normal /= np.linalg.norm(normal)
     return np.asarray(np.eye(dim) - 2 * np.outer(normal, normal), dtype=np.float32)
 
 
-def codes(rows: int, length: int, size: int) -> np.ndarray:
-    """Codes that use every value up to K − 1."""
-    return np.array([[(row * 5 + position * 3 + row // 7) % size for position in range(length)] for row in range(rows)])
+def codes(rows: int, spec: CodecSpec) -> np.ndarray:
+    """Codes that use every value up to K − 1, and every level of row scales."""
+    limits = [spec.codebook_size] * spec.code_length + [1 << spec.scale_bits] * (spec.scale_bits > 0)
+    return np.array(
+        [[(row * 5 + column * 3 + row // 7) % limit for column, limit in enumerate(limits)] for row in range(rows)]
+    )
+
+
+def table(
+    symbols: list[str] | None, spec: CodecSpec, *, rows: int = 10, note: dict[str, Any] | None = None
+) -> CodedTable:
+    """A table of a spec, all of whose weights are waves, but for a rotation."""
+    weights = {name: waves(*shape) for name, shape in spec.weight_shapes().items()}
+    if spec.is_rotated:
+        weights["basis"] = rotation(spec.embedding_dim)
+    if spec.scale_bits:
+        weights["scale_levels"] = np.sort(np.exp(waves(1 << spec.scale_bits)))
+    return CodedTable.from_codes(symbols, codes(rows, spec), make_codec(spec, weights), note)
 
 
 def tables() -> dict[str, CodedTable]:
     """Every kind of table that a file can hold."""
-    build = CodedTable.from_codes
-    note = {"learner": "by hand", "seed": 0}
+    named = CodecSpec.named
     return {
-        "linear-float32": build(SYMBOLS, codes(10, 3, 6), Codebook.of(waves(3, 6, 4)), None, note),
-        "projected-float16": build(
-            SYMBOLS, codes(10, 4, 5), Codebook.of(waves(4, 5, 3), "float16"), Linear(7, waves(3, 7))
+        "linear-float32": table(SYMBOLS, named("linear", 4, 6, 3, codebook_dtype="float32"), note=NOTE),
+        "projected-float16": table(SYMBOLS, named("linear", 7, 5, 4, codeword_dim=3)),
+        "projected-int8": table(SYMBOLS, named("linear", 7, 5, 4, codeword_dim=3, codebook_dtype="int8")),
+        "linear-int8": table(MANY, named("linear", 5, 17, 2, codebook_dtype="int8"), rows=150, note=NOTE),
+        "lstm-float16": table(SYMBOLS, named("lstm", 5, 4, 3, codeword_dim=3)),
+        "product-float32": table(SYMBOLS, named("product", 7, 8, 3, codebook_dtype="float32")),
+        "grouped-int8": table(SYMBOLS, named("grouped", 7, 6, 5, groups=2, codebook_dtype="int8")),
+        "rotated-int8": table(SYMBOLS, named("product", 7, 6, 4, rotation=True, codebook_dtype="int8")),
+        "rotated-float16": table(SYMBOLS, named("grouped", 7, 6, 5, groups=2, rotation=True)),
+        "scaled-int8": table(SYMBOLS, named("linear", 4, 6, 3, codebook_dtype="int8", scale_bits=3)),
+        "scaled-rotated-float32": table(
+            SYMBOLS, named("grouped", 4, 6, 3, groups=2, rotation=True, codebook_dtype="float32", scale_bits=8)
         ),
-        "linear-int8": build(MANY, codes(150, 2, 17), Codebook.of(waves(2, 17, 5), "int8"), None, note),
-        "lstm-float16": build(
-            SYMBOLS,
-            codes(10, 3, 4),
-            Codebook.of(waves(3, 4, 3), "float16"),
-            Lstm(waves(4, 3, 3), waves(4, 3), waves(3, 5)),
-        ),
-        "product-float32": build(SYMBOLS, codes(10, 3, 8), Codebook.of(waves(3, 8, 3)), Product(7)),
-        "grouped-int8": build(SYMBOLS, codes(10, 5, 6), Codebook.of(waves(5, 6, 4), "int8"), Grouped(7)),
-        "turned-int8": build(SYMBOLS, codes(10, 4, 6), Codebook.of(waves(4, 6, 2), "int8"), Product(7, turn(7))),
-        "turned-float16": build(SYMBOLS, codes(10, 5, 6), Codebook.of(waves(5, 6, 4), "float16"), Grouped(7, turn(7))),
-        "shared-float16": build(SYMBOLS, codes(10, 5, 6), Codebook.of(waves(1, 6, 4), "float16", shared_by=5)),
-        "scaled-int8": build(
-            SYMBOLS, codes(10, 3, 6), Codebook.of(waves(3, 6, 4), "int8"), scales=RowScales.of(np.exp(waves(10)), 3)
-        ),
-        "row-numbers": build(None, codes(40, 2, 300), Codebook.of(waves(2, 300, 1), "int8"), Linear(1), note),
+        "scaled-lstm-int8": table(SYMBOLS, named("lstm", 5, 4, 3, codeword_dim=3, codebook_dtype="int8", scale_bits=1)),
+        "row-numbers": table(None, named("linear", 1, 300, 2, codebook_dtype="int8"), rows=40, note=NOTE),
     }
 
 

@@ -1,0 +1,67 @@
+"""Numbers as they are stored: float32, or float16 and int8 with a scale for each leading index."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.arrays import FloatArray
+from kdcode.errors import OptionError
+
+DTYPE_BYTES = {"float32": 4, "float16": 2, "int8": 1}
+"""The types that codebooks may be stored in, and the bytes of one number."""
+
+_MOST = 127
+_SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
+
+
+class Quantized(NamedTuple):
+    """A tensor as stored.
+
+    Args:
+        stored: (n, …) float32, float16 or int8.
+        scale: (n, 1, …) float32 that multiplies float16 and int8 numbers; None for float32.
+    """
+
+    stored: npt.NDArray[Any]
+    scale: FloatArray | None
+
+    @property
+    def values(self) -> FloatArray:
+        """What the stored numbers stand for, as float32."""
+        values = np.asarray(self.stored, dtype=np.float32)
+        return values if self.scale is None else values * self.scale
+
+
+def scale_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the scales of a tensor: one for each leading index."""
+    return (shape[0], *[1] * (len(shape) - 1))
+
+
+def quantize(values: npt.NDArray[Any], dtype: str) -> Quantized:
+    """Round (n, …) numbers to a stored type.
+
+    The largest number of each leading index becomes 127 in int8, and lies between 1/2 and 1 in float16: neither very
+    large nor very small tables leave the range of the type.
+
+    Raises:
+        OptionError: an unknown type, or numbers that are not finite.
+    """
+    if dtype not in DTYPE_BYTES:
+        raise OptionError(f"codebook_dtype must be one of {', '.join(DTYPE_BYTES)}, got {dtype!r}")
+    if not np.isfinite(values).all():
+        raise OptionError("numbers to store must be finite")
+    if dtype == "float32":
+        return Quantized(np.ascontiguousarray(values, dtype=np.float32), None)
+    axes = tuple(range(1, values.ndim))
+    most = np.abs(values).max(axis=axes, keepdims=True).astype(np.float64)
+    most[most == 0] = 1
+    scale = most / _MOST if dtype == "int8" else np.exp2(np.ceil(np.log2(most)))
+    scale = np.clip(scale, _SMALLEST_SCALE, np.finfo(np.float32).max / 2).astype(np.float32)
+    ratio = values / scale
+    if dtype == "int8":
+        # The clip matters where the scale is so small that float32 has few digits left for it.
+        return Quantized(np.rint(np.clip(ratio, -_MOST, _MOST)).astype(np.int8), scale)
+    return Quantized(ratio.astype(np.float16), scale)

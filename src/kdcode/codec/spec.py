@@ -1,0 +1,244 @@
+"""CodecSpec: what fixes the tensors and the sizes of a codec, whatever the number of rows.
+
+Linear, product and grouped codes are one kind of codec: coordinates in G blocks, each the sum of its positions'
+codewords, times an optional basis. They differ in G alone, and `CodecSpec.named` asks for them by their names:
+
+    linear   G = 1   additive and residual quantization (AQ, RQ, LSQ); with codeword_dim, times a projection H
+    product  G = D   product quantization (PQ); with a rotation, optimised product quantization (OPQ)
+    grouped  between the two
+    lstm     the paper's LSTM over codewords, a kind of its own
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from kdcode import bitpack
+from kdcode.codec.quantized import DTYPE_BYTES, scale_shape
+from kdcode.codec.sizes import Sizes
+from kdcode.errors import OptionError
+
+BLOCK_SUM, LSTM = "block-sum", "lstm"
+KINDS = (BLOCK_SUM, LSTM)
+"""The kinds of codec, as files name them."""
+
+COMPOSITIONS = ("linear", "product", "grouped", "lstm")
+"""The names by which people ask for a codec."""
+
+MAX_CODEBOOK_SIZE = 1 << 16
+"""The largest K."""
+
+MAX_SCALE_BITS = 8
+"""The most that a row's scale may take."""
+
+_GROUPS = 4
+
+
+class Block(NamedTuple):
+    """Some positions of a code, whose codewords add up to some coordinates."""
+
+    positions: slice
+    columns: slice
+
+    @property
+    def length(self) -> int:
+        """How many positions."""
+        return int(self.positions.stop - self.positions.start)
+
+    @property
+    def width(self) -> int:
+        """How many coordinates."""
+        return int(self.columns.stop - self.columns.start)
+
+
+@dataclass(frozen=True)
+class CodecSpec:
+    """The shape of a codec.
+
+    Args:
+        kind: one of `KINDS`.
+        embedding_dim: d.
+        codebook_size: K.
+        code_length: D.
+        inner_dim: coordinates that codewords add up to, before the basis; the hidden size of an LSTM.
+        groups: G, the blocks that coordinates and positions are split into; 1 for an LSTM.
+        basis: whether an (inner_dim, d) matrix leads from coordinates to vectors: the paper's H, or a rotation.
+        codebook_dtype: how codebook and basis are stored: float32, float16 or int8.
+        scale_bits: of the scale that every row has; 0 where rows have none.
+
+    Raises:
+        OptionError: numbers that do not fit together.
+    """
+
+    kind: str
+    embedding_dim: int
+    codebook_size: int
+    code_length: int
+    inner_dim: int
+    groups: int = 1
+    basis: bool = False
+    codebook_dtype: str = "float16"
+    scale_bits: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise OptionError(f"kind: expected one of {', '.join(KINDS)}, got {self.kind!r}")
+        if self.codebook_dtype not in DTYPE_BYTES:
+            raise OptionError(f"codebook_dtype must be one of {', '.join(DTYPE_BYTES)}, got {self.codebook_dtype!r}")
+        _within("codebook_size", self.codebook_size, 2, MAX_CODEBOOK_SIZE)
+        _within("scale_bits", self.scale_bits, 0, MAX_SCALE_BITS)
+        for name in ("embedding_dim", "code_length", "inner_dim"):
+            _within(name, getattr(self, name), 1, 1 << 48)
+        one_block = self.kind == LSTM or self.inner_dim != self.embedding_dim
+        _within("groups", self.groups, 1, 1 if one_block else min(self.code_length, self.inner_dim))
+        if not self.basis and (self.kind == LSTM or self.inner_dim != self.embedding_dim):
+            raise OptionError(
+                f"a codec of {self.inner_dim} inner and {self.embedding_dim} outer dimensions needs a basis"
+            )
+
+    @classmethod
+    def named(  # noqa: PLR0913 - one argument per option that decides the shape
+        cls,
+        composition: str,
+        embedding_dim: int,
+        codebook_size: int,
+        code_length: int,
+        *,
+        codeword_dim: int | None = None,
+        groups: int | None = None,
+        rotation: bool = False,
+        codebook_dtype: str = "float16",
+        scale_bits: int = 0,
+    ) -> CodecSpec:
+        """The spec of a composition by its name in `COMPOSITIONS`.
+
+        Args:
+            composition: linear, product, grouped or lstm.
+            embedding_dim: d.
+            codebook_size: K.
+            code_length: D.
+            codeword_dim: of linear codes and of an LSTM; d where left out.
+            groups: of grouped codes; about 4 where left out.
+            rotation: whether product and grouped codes have a rotation.
+            codebook_dtype: float32, float16 or int8.
+            scale_bits: of the scale of every row.
+        """
+        if composition not in COMPOSITIONS:
+            raise OptionError(f"composition must be one of {', '.join(COMPOSITIONS)}, got {composition!r}")
+        kind, inner, blocks, basis = BLOCK_SUM, embedding_dim, 1, rotation
+        if composition == "lstm":
+            kind, inner, basis = LSTM, codeword_dim or embedding_dim, True
+        elif composition == "linear":
+            inner = codeword_dim or embedding_dim
+            basis = inner != embedding_dim
+        elif composition == "product":
+            blocks = code_length
+            if code_length > embedding_dim:
+                raise OptionError(
+                    f"code_length: a product code of length {code_length} needs at least as many dimensions, got "
+                    f"{embedding_dim}; use a shorter code or the linear composition"
+                )
+        else:
+            blocks = groups or min(_GROUPS, embedding_dim, code_length)
+            if blocks > min(embedding_dim, code_length):
+                raise OptionError(
+                    f"groups: {blocks} groups need as many positions and dimensions, got a code of {code_length} "
+                    f"positions and {embedding_dim} dimensions; use fewer groups"
+                )
+        return cls(kind, embedding_dim, codebook_size, code_length, inner, blocks, basis, codebook_dtype, scale_bits)
+
+    @property
+    def composition(self) -> str:
+        """The name in `COMPOSITIONS` that asks for this shape."""
+        if self.kind == LSTM:
+            return "lstm"
+        if self.groups == 1:
+            return "linear"
+        return "product" if self.groups == self.code_length else "grouped"
+
+    @property
+    def codeword_dim(self) -> int:
+        """e, the numbers in a codeword: the coordinates of the widest block."""
+        return -(-self.inner_dim // self.groups)
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether the basis is a rotation."""
+        return self.kind == BLOCK_SUM and self.basis and self.inner_dim == self.embedding_dim
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Which positions add up to which coordinates: both are split as evenly as possible, larger parts first."""
+        positions, columns = _split(self.code_length, self.groups), _split(self.inner_dim, self.groups)
+        return tuple(Block(*pair) for pair in zip(positions, columns, strict=True))
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Bits of each column of a code: D positions, and the level of the row's scale where rows have one."""
+        scale = (self.scale_bits,) if self.scale_bits else ()
+        return (bitpack.bits_for(self.codebook_size),) * self.code_length + scale
+
+    @property
+    def bits(self) -> int:
+        """Bits of one code, with the scale of its row, before rows are rounded up to whole bytes."""
+        return self.code_length * bitpack.bits_for(self.codebook_size) + self.scale_bits
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one packed row."""
+        return (self.bits + 7) // 8  # not from `widths`: a file may claim more positions than there is memory for
+
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The learned tensors by name: the codebook (D, K, e), the basis, the weights of an LSTM."""
+        width = self.codeword_dim
+        shapes: dict[str, tuple[int, ...]] = {"codebook": (self.code_length, self.codebook_size, width)}
+        if self.basis:
+            shapes["basis"] = (self.inner_dim, self.embedding_dim)
+        if self.kind == LSTM:
+            shapes |= {"recurrent": (4, width, width), "bias": (4, width)}
+        return shapes
+
+    def tensor_layout(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The type and shape of every stored tensor but codes and symbols, by name."""
+        layout: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for name, shape in self.weight_shapes().items():
+            if name in ("recurrent", "bias"):
+                layout[name] = ("float32" if self.codebook_dtype == "float32" else "float16", shape)
+                continue
+            layout[name] = (self.codebook_dtype, shape)
+            if self.codebook_dtype != "float32":
+                layout[f"{name}_scale"] = ("float32", scale_shape(shape))
+        if self.scale_bits:
+            layout["scale_levels"] = ("float32", (1 << self.scale_bits,))
+        return layout
+
+    @property
+    def parameters(self) -> int:
+        """Numbers to learn, as the paper counts them: K·D·e of codewords and the composition's own, but no codes."""
+        return sum(math.prod(shape) for shape in self.weight_shapes().values())
+
+    def sizes(self, num_embeddings: int, symbol_bytes: int = 0) -> Sizes:
+        """The bytes of each part of a table of N rows."""
+        parts = {name: DTYPE_BYTES[dtype] * math.prod(shape) for name, (dtype, shape) in self.tensor_layout().items()}
+        codebook = parts["codebook"] + parts.get("codebook_scale", 0)
+        return Sizes(num_embeddings * self.row_bytes, codebook, sum(parts.values()) - codebook, symbol_bytes)
+
+    def ratio(self, num_embeddings: int) -> float:
+        """How many times smaller than N x d float32 numbers, symbols left out."""
+        return self.sizes(num_embeddings).ratio(num_embeddings, self.embedding_dim)
+
+
+def _split(count: int, parts: int) -> list[slice]:
+    """`count` things in order, split among `parts` as evenly as possible, larger parts first."""
+    each, larger = divmod(count, parts)
+    ends = list(accumulate([each + 1] * larger + [each] * (parts - larger)))
+    return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _within(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise OptionError(f"{name}: expected {low} to {high}, got {value}")

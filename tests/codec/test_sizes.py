@@ -1,0 +1,65 @@
+import pytest
+
+from kdcode.codec import CodecSpec, SizeLimit, Sizes
+from kdcode.codec.sizes import MAX_OVERHEAD_BYTES
+from kdcode.errors import OptionError
+
+
+def test_sums_and_ratios_by_hand():
+    sizes = Sizes(codes=10, codebook=20, composition=10, symbols=60)
+    assert sizes.embedding == 40
+    assert sizes.total == 100
+    assert sizes.ratio(100, 2) == 800 / 40
+    assert sizes.file_ratio(100, 2, file_bytes=86) == (800 + 60) / 86
+    assert sizes.as_dict() == {
+        "codes": 10, "codebook": 20, "composition": 10, "symbols": 60, "embedding": 40, "total": 100,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("20x", SizeLimit(times=20)),
+        (" 7.5X ", SizeLimit(times=7.5)),
+        ("500KB", SizeLimit(file_bytes=500_000)),
+        ("1.5 MiB", SizeLimit(file_bytes=1_572_864)),
+        ("2gb", SizeLimit(file_bytes=2_000_000_000)),
+        ("1234", SizeLimit(file_bytes=1234)),
+        (1234, SizeLimit(file_bytes=1234)),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text, limit):
+    assert SizeLimit.parse(text) == limit
+
+
+@pytest.mark.parametrize("text", ["", "x", "1x", "0", "-5KB", "20 apples", "1e3", "0.5", True, 0, -3, None])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(OptionError, match="size must be like 20x, 500KB"):
+        SizeLimit.parse(text)
+
+
+def allows(limit, spec, rows=1000, symbol_bytes=3000):
+    return limit.allows(spec.sizes(rows, symbol_bytes), spec.ratio(rows), spec.bits)
+
+
+def test_limits_allow_what_is_small_enough_and_no_more():
+    spec = CodecSpec.named("linear", 50, 16, 10, codebook_dtype="int8")
+    ratio, total = spec.ratio(1000), spec.sizes(1000, 3000).total
+    assert allows(SizeLimit(times=ratio), spec)
+    assert not allows(SizeLimit(times=ratio * 1.001), spec)
+    assert allows(SizeLimit(file_bytes=total + MAX_OVERHEAD_BYTES), spec)
+    assert not allows(SizeLimit(file_bytes=total + MAX_OVERHEAD_BYTES - 1), spec)
+    assert allows(SizeLimit(bits=40), spec)
+    assert not allows(SizeLimit(bits=39), spec)
+
+
+def test_bits_of_a_limit_count_the_scale_of_a_row():
+    spec = CodecSpec.named("linear", 50, 16, 10, scale_bits=4)
+    assert not allows(SizeLimit(bits=40), spec)
+    assert not allows(SizeLimit(bits=43), spec)
+    assert allows(SizeLimit(bits=44), spec)
+
+
+def test_limits_say_what_they_are():
+    assert [str(SizeLimit.parse(text)) for text in ("20x", "2.5x", "500KB")] == ["20x", "2.5x", "500,000 B"]
+    assert str(SizeLimit(bits=64)) == "64 bits"
