@@ -1,244 +1,256 @@
-"""The options of compression: one list that feeds Python keywords, command-line flags, saved metadata and docs."""
+"""The options of compression: one list that feeds Python keywords, command-line flags, saved metadata and docs.
+
+`CompressOptions` holds what every run has. Each learner has a dataclass of its own with the options that it reads, and
+`CompressOptions.learner` is one of them; an option of another learner is refused.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 
-from kdcode.budget import MAX_SCALE_BITS, NUMBER_BYTES, SIDE_BY_SIDE, CodeShape, Sizes
-from kdcode.composition import COMPOSITIONS
+from kdcode.codec import CodecSpec, Sizes
+from kdcode.codec.quantized import DTYPE_BYTES
+from kdcode.codec.spec import COMPOSITIONS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS
 from kdcode.errors import OptionError
-from kdcode.symbols import StoredSymbols
-from kdcode.table import RowNumbers, VectorTable
+from kdcode.option_fields import check_fields, option
+from kdcode.table import VectorTable
 
-COMPOSITION_NAMES = tuple(COMPOSITIONS)
-LEARNER_NAMES = ("additive", "straight-through", "random", "encoder")
-EFFORT_NAMES = ("fast", "normal", "best")
-START_NAMES = ("random", "warm", "additive")
-CHOICE_NAMES = ("straight-through", "soft", "gumbel")
-CLOCK_NAMES = ("update", "epoch")
-LOSS_NAMES = ("squared", "cosine")
-LSTM_BEGINNINGS = ("additive", "linear", "start")
+EFFORTS = ("fast", "normal", "best")
+STARTS = ("random", "warm", "additive")
+ESTIMATORS = ("straight-through", "soft", "gumbel")
+LOSSES = ("squared", "cosine")
 
 
-_GROUPS = 4
+@dataclass(frozen=True)
+class LearnerOptions:
+    """Base of the options of one learner."""
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
-def _option(default: Any, text: str, **extra: Any) -> Any:  # noqa: ANN401 - a dataclass field of any type
-    return field(default=default, metadata={"help": text, **extra})
+@dataclass(frozen=True)
+class AdditiveOptions(LearnerOptions):
+    """Simulated annealing over codes with exact codebook updates; the default for sums of codewords."""
+
+    name: ClassVar[str] = "additive"
+    effort: str = option("normal", "How long to search.", choices=EFFORTS)
+
+
+@dataclass(frozen=True)
+class BatchOptions(LearnerOptions):
+    """What learners that go over the table in batches of rows have in common."""
+
+    temperature: float = option(1.0, "Initial temperature T0 of the softmax.", above=0)
+    temperature_decay: float = option(
+        0.0, "Temperature schedule T = T0 / (1 + decay * epoch); 0 keeps it constant.", low=0
+    )
+    epochs: int | None = option(
+        None, "Passes over the table; by default 100, and fewer (down to 40) above 20,000 rows.", low=1
+    )
+    batch_size: int = option(1000, "Rows per update.", low=1)
+    logit_lr: float = option(0.05, "Initial learning rate of the code logits, or of the encoder network.", above=0)
+    codeword_lr: float = option(
+        0.05, "Initial learning rate of codewords and composition, in units of the table's spread.", above=0
+    )
+    refine_rounds: int = option(
+        5, "Rounds of exact refinement of codes and codewords at the end; 0 leaves what gradients found.", low=0
+    )
+
+    def epochs_for(self, num_embeddings: int) -> int:
+        """Passes over a table of N rows: what was asked for, or enough for codes to stop changing."""
+        return self.epochs or min(100, max(40, 2_000_000 // num_embeddings))
+
+
+@dataclass(frozen=True)
+class GradientOptions(BatchOptions):
+    """The paper's Algorithm 1: gradients through a straight-through estimator; the default for an LSTM."""
+
+    name: ClassVar[str] = "straight-through"
+    start: str | None = option(
+        None,
+        "Initial codes: random as in the paper, warm from residual k-means, or those of the additive learner; "
+        "by default random for sums and additive for an LSTM.",
+        choices=STARTS,
+    )
+    estimator: str = option("straight-through", "Gradient estimator of the discrete choice.", choices=ESTIMATORS)
+    curvature: float = option(
+        0.8, "Final weight of the second-order term in the gradient of the codes; 0 is Algorithm 1.", low=0
+    )
+
+
+@dataclass(frozen=True)
+class EncoderOptions(BatchOptions):
+    """An encoder network with Gumbel-softmax (Shu and Nakayama, 2017), which codes unseen vectors too."""
+
+    name: ClassVar[str] = "encoder"
+
+
+@dataclass(frozen=True)
+class RandomOptions(LearnerOptions):
+    """Random codes with the best codewords for them: the paper's control. It has no options."""
+
+    name: ClassVar[str] = "random"
+
+
+LEARNER_OPTIONS: dict[str, type[LearnerOptions]] = {
+    options.name: options for options in (AdditiveOptions, GradientOptions, EncoderOptions, RandomOptions)
+}
+"""The one table of learners and their options."""
 
 
 @dataclass(frozen=True)
 class CompressOptions:
     """How a table is compressed. Field names are Python keywords and, with dashes, command-line flags."""
 
-    codebook_size: int = _option(32, "K: codewords to choose from at each position, 2 to 65536.")
-    code_length: int = _option(16, "D: positions of a code, each one integer in [0, K).")
-    composition: str = _option("linear", "How D codewords become a vector.", choices=COMPOSITION_NAMES)
-    codeword_dim: int | None = _option(None, "Numbers in a codeword; by default the vectors' dimension (product: d/D).")
-    groups: int | None = _option(
-        None, "Groups of coordinates of a grouped composition, each a sum of D/groups codewords; about 4 by default."
+    codebook_size: int = option(32, "K: codewords per position, 2 to 65536.", low=2, high=MAX_CODEBOOK_SIZE)
+    code_length: int = option(16, "D: positions of a code, each an integer below K.", low=1)
+    composition: str = option("linear", "How D codewords become a vector.", choices=COMPOSITIONS)
+    codeword_dim: int | None = option(
+        None, "Codewords shorter than vectors, with a projection to their dimension; for linear and lstm.", low=1
     )
-    rotation: bool = _option(
-        False,
-        "Turn the coordinates of a product or grouped composition by a learned rotation, so that those that belong "
-        "together stand side by side; takes d² numbers.",
+    groups: int | None = option(
+        None, "Blocks of coordinates of a grouped code, each a sum of D/groups codewords; default about 4.", low=1
     )
-    shared_codebook: bool = _option(
-        False, "Let all positions of a linear composition choose from the same K codewords, stored once."
+    rotation: bool = option(
+        False, "Learn a rotation of the coordinates of product and grouped codes (OPQ); it takes d*d numbers."
     )
-    scale_bits: int = _option(
+    scale_bits: int = option(
         0,
-        "Bits of a scale that every row keeps, 1 to 8: codes then say where vectors point, each counted alike, and the "
-        "scale how long they are. 0 for none.",
+        "Bits of a scale that every row keeps, 1 to 8: codes then quantize directions, and scales lengths; 0 for none.",
+        low=0,
+        high=MAX_SCALE_BITS,
     )
-    loss: str = _option(
-        "squared",
-        "What is made small: squared error; or cosine, 1 − cosine, for which lengths do not count.",
-        choices=LOSS_NAMES,
-    )
-    numbers: str = _option("float16", "Number format of the stored codewords.", choices=tuple(NUMBER_BYTES))
-    learner: str | None = _option(
+    codebook_dtype: str = option("float16", "Number type of the stored codebook.", choices=tuple(DTYPE_BYTES))
+    loss: str = option("squared", "Minimise squared error, or (cosine) that of rows of equal length.", choices=LOSSES)
+    learner: LearnerOptions | None = option(  # noqa: RUF009 - a field, as all others
         None,
-        "How codes are found: additive, the default for sums; straight-through, the paper's and the default for an "
-        "LSTM; random, its control; encoder, a network that can code unseen vectors too.",
-        choices=LEARNER_NAMES,
+        "How codes are found: additive for sums, straight-through (the paper's) for an LSTM, encoder, or random.",
+        choices=tuple(LEARNER_OPTIONS),
     )
-    effort: str = _option("normal", "How long the additive learner searches.", choices=EFFORT_NAMES)
-    start: str | None = _option(
-        None,
-        "Where learning starts: warm, from residual k-means, the default of additive; random as in the paper, "
-        "the default of straight-through; or additive, from that learner's codes, for straight-through.",
-        choices=START_NAMES,
-    )
-    lstm_from: str = _option(
-        "additive",
-        "What an LSTM is learned from: linear codes of the additive or (linear) the straight-through learner, or the "
-        "start itself as in the paper.",
-        choices=LSTM_BEGINNINGS,
-    )
-    choice: str = _option("straight-through", "How a codeword is picked while learning.", choices=CHOICE_NAMES)
-    temperature: float = _option(1.0, "T0 of the tempering softmax.")
-    temperature_decay: float = _option(0.0, "T = T0 / (1 + decay · t); 0 keeps T constant.")
-    temperature_clock: str = _option("epoch", "What t counts in the temperature's decay.", choices=CLOCK_NAMES)
-    curvature: float = _option(
-        0.8, "Weight, at the end, of the loss's second-order term; 0 is the paper's Algorithm 1."
-    )
-    epochs: int | None = _option(
-        None, "Passes over the table; by default 100, and fewer (down to 40) above 20,000 rows."
-    )
-    batch_size: int = _option(1000, "Rows per update.")
-    logit_rate: float = _option(0.05, "First learning rate of the code logits; falls to zero along a cosine.")
-    codeword_rate: float = _option(
-        0.05, "First learning rate of codewords and composition, in units of the table's spread."
-    )
-    settle: int = _option(5, "Rounds of exact refits of codes and codewords at the end; 0 leaves what gradients found.")
-    seed: int = _option(0, "Seed of everything random; the same seed gives the same codes.")
+    seed: int = option(0, "Random seed; the same seed gives the same codes.", low=0, high=(1 << 63) - 1)
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            choices = item.metadata.get("choices")
-            value = getattr(self, item.name)
-            if choices and value not in choices and not (value is None and item.default is None):
-                raise OptionError(f"{item.name} must be one of {', '.join(choices)}, got {value!r}")
-        _within("codebook_size", self.codebook_size, 2, 1 << 16)
-        for name in ("code_length", "batch_size"):
-            _within(name, getattr(self, name), 1, None)
-        if self.epochs is not None:
-            _within("epochs", self.epochs, 1, None)
-        _within("settle", self.settle, 0, None)
-        _within("scale_bits", self.scale_bits, 0, MAX_SCALE_BITS)
-        _within("seed", self.seed, 0, (1 << 63) - 1)
-        self._check_widths()
+        if isinstance(self.learner, str):
+            object.__setattr__(self, "learner", _default_options(self.learner))
+        elif self.learner is not None and not isinstance(self.learner, LearnerOptions):
+            raise OptionError(f"learner must be one of {', '.join(LEARNER_OPTIONS)}, got {self.learner!r}")
+        check_fields(self)
+        self._check_composition()
         self._check_learner()
-        for name in ("temperature", "logit_rate", "codeword_rate"):
-            if not getattr(self, name) > 0:
-                raise OptionError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("temperature_decay", "curvature"):
-            if not getattr(self, name) >= 0:
-                raise OptionError(f"{name} must be 0 or more, got {getattr(self, name)}")
 
-    def _check_widths(self) -> None:
-        if self.codeword_dim is not None:
-            _within("codeword_dim", self.codeword_dim, 1, None)
-            if self.composition in SIDE_BY_SIDE:
-                follows = "the code length" if self.composition == "product" else "the groups"
-                raise OptionError(
-                    f"codeword_dim follows from {follows} in a {self.composition} composition; leave it out"
-                )
-        if self.groups is not None:
-            _within("groups", self.groups, 1, None)
-            if self.composition != "grouped":
-                raise OptionError(f"groups are for the grouped composition, not for {self.composition}; leave them out")
-        if self.rotation and self.composition not in SIDE_BY_SIDE:
+    def _check_composition(self) -> None:
+        side_by_side = self.composition in ("product", "grouped")
+        if self.codeword_dim is not None and side_by_side:
+            follows = "the code length" if self.composition == "product" else "the groups"
+            raise OptionError(f"codeword_dim follows from {follows} in a {self.composition} composition; leave it out")
+        if self.groups is not None and self.composition != "grouped":
+            raise OptionError(f"groups are for the grouped composition, not for {self.composition}; leave them out")
+        if self.rotation and not side_by_side:
             raise OptionError(
-                f"rotation is for {' and '.join(SIDE_BY_SIDE)} compositions; {self.composition} codewords have all "
-                "coordinates as it is"
+                f"rotation is for product and grouped compositions; {self.composition} codewords have all coordinates"
             )
-
-        if self.shared_codebook and self.composition != "linear":
-            raise OptionError(f"shared_codebook is for the linear composition, got {self.composition!r}")
 
     def _check_learner(self) -> None:
-        if self.start == "additive" and (self.learner_name != "straight-through" or self.composition == "lstm"):
-            raise OptionError(
-                "start must be random or warm, but for the straight-through learner of a sum; lstm_from says what an "
-                "LSTM goes on from"
-            )
-        if self.loss == "cosine" and self.learner_name == "encoder":
-            raise OptionError("loss must be squared for the encoder, got 'cosine'")
-        for name in ("rotation", "shared_codebook"):
-            if getattr(self, name) and self.learner_name != "additive":
-                raise OptionError(f"{name} is learned by the additive learner alone, got {self.learner_name!r}")
-        if self.learner == "additive" and self.composition == "lstm":
-            raise OptionError(
-                "learner must be straight-through or random for an LSTM; additive is for sums of codewords"
-            )
-        if self.learner == "encoder" and self.composition != "linear":
+        learner = self.learning
+        if self.rotation and learner.name != "additive":
+            raise OptionError(f"rotation is learned by the additive learner alone, got the learner {learner.name!r}")
+        if learner.name == "additive" and self.composition == "lstm":
+            raise OptionError("learner must be straight-through or random for an LSTM; additive is for sums")
+        if learner.name == "encoder" and self.composition != "linear":
             raise OptionError(f"composition must be linear for the encoder, got {self.composition!r}")
 
+    @property
+    def learning(self) -> LearnerOptions:
+        """The options of the learner that is asked for, or else of the one that suits the composition."""
+        return self.learner or (GradientOptions() if self.composition == "lstm" else AdditiveOptions())
+
+    @property
+    def effort(self) -> str:
+        """The effort of the additive learner, or of an additive start."""
+        return getattr(self.learning, "effort", "normal")
+
+    @classmethod
+    def of(cls, **values: Any) -> CompressOptions:  # noqa: ANN401 - option values of any type
+        """Options by name, those of the learner among them."""
+        return cls().changed(**values)
+
     def changed(self, **changes: Any) -> CompressOptions:  # noqa: ANN401 - option values of any type
-        """The same options with some replaced; an unknown name is refused with the list of known ones."""
-        known = [item.name for item in fields(self)]
-        for name in changes:
+        """The same options with some replaced, those of the learner among them.
+
+        Raises:
+            OptionError: an unknown name, or an option of another learner.
+        """
+        own = {item.name for item in fields(self)}
+        base = replace(self, **{name: value for name, value in changes.items() if name in own})
+        others = {name: value for name, value in changes.items() if name not in own}
+        if not others:
+            return base
+        known = {item.name for item in fields(base.learning)}
+        for name in others:
             if name not in known:
-                raise OptionError(f"there is no option {name!r}; the options are {', '.join(known)}")
-        return replace(self, **changes)
-
-    @property
-    def learner_name(self) -> str:
-        """The learner that is asked for, or else the one that suits the composition."""
-        return self.learner or ("straight-through" if self.composition == "lstm" else "additive")
-
-    @property
-    def start_name(self) -> str:
-        """The start that is asked for, or else the learner's own."""
-        return self.start or ("warm" if self.learner_name == "additive" else "random")
-
-    def epochs_for(self, num_embeddings: int) -> int:
-        """Passes over a table of N rows: what was asked for, or enough for the codes to settle."""
-        return self.epochs or min(100, max(40, 2_000_000 // num_embeddings))
+                raise OptionError(_why_not(name, base.learning, own))
+        return replace(base, learner=replace(base.learning, **others))
 
     def as_dict(self) -> dict[str, Any]:
-        """The options by name, as saved in a file's metadata."""
-        return asdict(self)
+        """The options by name, the learner's own among them, as saved in a file's metadata."""
+        own = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {**own, "learner": self.learning.name, **vars(self.learning)}
 
-    def code_shape(self, num_embeddings: int, embedding_dim: int) -> CodeShape:
-        """The shape of the result for a table of N x d: from it follow all sizes.
+    def spec(self, embedding_dim: int) -> CodecSpec:
+        """The shape of the codec for vectors of d dimensions: from it follow all sizes.
 
-        A linear map H is folded into the codewords where codewords of the full dimension take fewer numbers.
+        A projection is folded into the codewords where codewords of the full dimension take fewer numbers.
         """
-        width = self.codeword_dim or embedding_dim
-        if self.composition == "product":
-            if self.code_length > embedding_dim:
-                raise OptionError(
-                    f"a product code of length {self.code_length} needs at least as many dimensions, "
-                    f"got {embedding_dim}; use a shorter code or the linear composition"
-                )
-            width = -(-embedding_dim // self.code_length)
-        elif self.composition == "grouped":
-            width = _group_width(embedding_dim, self.groups, self.code_length)
-        elif self.composition == "linear" and width != embedding_dim:
-            words = self.codebook_size * (1 if self.shared_codebook else self.code_length)
+        width = self.codeword_dim
+        if width is not None and self.composition == "linear":
+            words = self.codebook_size * self.code_length
             if words * embedding_dim <= words * width + width * embedding_dim:
-                width = embedding_dim
-        return CodeShape(
-            num_embeddings=num_embeddings,
-            embedding_dim=embedding_dim,
-            codebook_size=self.codebook_size,
-            code_length=self.code_length,
+                width = None
+        return CodecSpec.named(
+            self.composition,
+            embedding_dim,
+            self.codebook_size,
+            self.code_length,
             codeword_dim=width,
-            composition=self.composition,
-            number_format=self.numbers,
-            rotated=self.rotation,
-            shared=self.shared_codebook and self.code_length > 1,
+            groups=self.groups,
+            rotation=self.rotation,
+            codebook_dtype=self.codebook_dtype,
             scale_bits=self.scale_bits,
         )
 
 
 def promised_sizes(table: VectorTable, options: CompressOptions) -> Sizes:
     """The bytes that compressing `table` will take, exactly, before anything is learned."""
-    no_symbols = isinstance(table.symbols, RowNumbers)
-    symbol_bytes = 0 if no_symbols else StoredSymbols.build(table.symbols).nbytes
-    return options.code_shape(len(table), table.embedding_dim).sizes(symbol_bytes)
+    return checked_spec(table, options).sizes(len(table), table.packed_symbols.nbytes)
 
 
-def _group_width(embedding_dim: int, groups: int | None, code_length: int) -> int:
-    """The codeword size of a grouped composition; the groups must be as many as a file gives back for it, ⌈d/e⌉."""
-    if groups is None:
-        return -(-embedding_dim // min(_GROUPS, embedding_dim, code_length))
-    width = -(-embedding_dim // groups)
-    if groups != -(-embedding_dim // width):
+def checked_spec(table: VectorTable, options: CompressOptions) -> CodecSpec:
+    """The shape of the codec for a table.
+
+    Raises:
+        OptionError: options that cannot work for this table.
+    """
+    if options.rotation and len(table) < table.embedding_dim:
         raise OptionError(
-            f"groups: {embedding_dim} dimensions cannot be split into {groups} groups of {width} and {width - 1}; "
-            f"{-(-embedding_dim // width)} is the nearest number that works"
+            f"rotation: one of {table.embedding_dim} dimensions takes more numbers than the table's {len(table)} rows "
+            "have; leave it out"
         )
-    if code_length < groups:
-        raise OptionError(f"groups: {groups} groups need a code of at least that length, got {code_length}")
-    return width
+    return options.spec(table.embedding_dim)
 
 
-def _within(name: str, value: object, low: int, high: int | None) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        expected = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
-        raise OptionError(f"{name} must be {expected}, got {value!r}")
+def _default_options(learner: str) -> LearnerOptions:
+    if learner not in LEARNER_OPTIONS:
+        raise OptionError(f"learner must be one of {', '.join(LEARNER_OPTIONS)}, got {learner!r}")
+    return LEARNER_OPTIONS[learner]()
+
+
+def _why_not(name: str, learner: LearnerOptions, own: set[str]) -> str:
+    owners = [other.name for other in LEARNER_OPTIONS.values() if name in {item.name for item in fields(other)}]
+    if owners:
+        return f"{name} is an option of the learner {' and '.join(owners)}; the learner here is {learner.name}"
+    known = sorted({*own, *(item.name for item in fields(learner))})
+    return f"there is no option {name!r}; the options are {', '.join(known)}"
