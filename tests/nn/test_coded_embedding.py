@@ -1,4 +1,4 @@
-"""The frozen layers against nn.Embedding and nn.EmbeddingBag over the decoded table."""
+"""CodedEmbedding against nn.Embedding over the decoded table, for every kind of table."""
 
 from __future__ import annotations
 
@@ -9,45 +9,83 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_tables import coded_table
+from sample_tables import KINDS, NAMES, coded_table
 from torch import nn
 
 from kdcode import bitpack
 from kdcode.errors import OptionError
-from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
+from kdcode.nn import CodedEmbedding, KDEmbedding
 from kdcode.nn.coded_embedding import unpack
 
-KINDS = ["linear", "projected", "lstm", "product", "grouped"]
+ROWS, DIM = 20, 7
 
 
-def pair(kind="linear", **arguments):
+def pair(kind="linear", dtype="float32", **arguments):
     """A coded layer and the plain layer it stands for."""
-    coded = coded_table(kind, rows=20)
-    plain = nn.Embedding.from_pretrained(torch.from_numpy(coded.decode(np.arange(20))))
+    coded = coded_table(kind, dtype, rows=ROWS)
+    plain = nn.Embedding.from_pretrained(torch.from_numpy(coded.decode(np.arange(ROWS))))
     return CodedEmbedding(coded, **arguments), plain
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
 @pytest.mark.parametrize("form", ["packed", "bytes"])
-def test_it_is_the_decoded_embedding(kind, form):
-    layer, plain = pair(kind, form=form)
+def test_it_is_the_decoded_embedding(kind, dtype, form):
+    layer, plain = pair(kind, dtype, form=form)
     ids = torch.tensor([[3, 3, 0], [19, 7, 3]])
     torch.testing.assert_close(layer(ids), plain(ids), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(layer.weight, plain.weight, rtol=1e-5, atol=1e-5)
-    assert (layer.num_embeddings, layer.embedding_dim) == (20, 6)
+    assert (layer.num_embeddings, layer.embedding_dim) == (ROWS, DIM)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("form", ["packed", "bytes"])
+@pytest.mark.parametrize("ids", [[-1], [ROWS], [[0, 1], [2, -ROWS]], [3, 10**6]])
+def test_ids_outside_the_table_are_refused_as_nn_embedding_does(kind, form, ids):
+    layer, plain = pair(kind, form=form)
+    for refuses in (layer, plain):
+        with pytest.raises(IndexError):
+            refuses(torch.tensor(ids))
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 0.02), (torch.bfloat16, 0.1), (torch.float64, 1e-6)])
+def test_other_float_types_give_nearly_the_same_vectors_and_train(kind, dtype, tolerance):
+    layer, plain = pair(kind, trainable=True)
+    ids = torch.tensor([[3, 3, 0], [19, 7, 3]])
+    out = layer.to(dtype)(ids)
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.float(), plain(ids), rtol=tolerance, atol=tolerance)
+    out.square().sum().backward()
+    reference = pair(kind, trainable=True)[0]
+    reference(ids).square().sum().backward()
+    for (name, value), (_, expected) in zip(layer.named_parameters(), reference.named_parameters(), strict=True):
+        assert value.grad.dtype == dtype, name
+        most = float(expected.grad.abs().max())
+        torch.testing.assert_close(value.grad.float(), expected.grad, rtol=0, atol=3 * tolerance * most)
+
+
+@pytest.mark.parametrize("kind", ["linear", "product", "scaled-linear"])
+@pytest.mark.parametrize("size", [3, 256, 257, 1000])
+def test_codebooks_of_any_size(kind, size):
+    coded = coded_table(kind, rows=ROWS, size=size)
+    ids = torch.arange(ROWS)
+    for layer in (CodedEmbedding(coded), CodedEmbedding(coded, form="bytes"), KDEmbedding.from_coded(coded)):
+        vectors = layer(ids).detach().numpy()
+        np.testing.assert_allclose(vectors, coded.decode(range(ROWS)), rtol=1e-5, atol=1e-5)
 
 
 def test_packed_codes_are_the_smaller_form():
-    coded = coded_table(rows=20, size=4, length=3)
+    coded = coded_table(rows=ROWS, size=4, length=3)
     packed, whole = (CodedEmbedding(coded, form=form).rows.packed for form in ("packed", "bytes"))
     assert (packed.nbytes, whole.nbytes) == (20, 60)
 
 
-@given(st.integers(1, 16), st.integers(1, 9), st.integers(0, 2**32))
-def test_torch_and_numpy_unpack_alike(bits, length, seed):
-    values = np.random.default_rng(seed).integers(0, 1 << bits, size=(4, length))
-    packed = torch.from_numpy(bitpack.pack(values, bits))
-    assert unpack(packed, length, bits).tolist() == values.tolist()
+@given(st.lists(st.integers(1, 16), min_size=1, max_size=9), st.integers(0, 2**32))
+def test_torch_and_numpy_unpack_alike(widths, seed):
+    limits = np.array([1 << bits for bits in widths])
+    values = np.random.default_rng(seed).integers(0, limits, size=(4, len(widths)))
+    packed = torch.from_numpy(bitpack.pack(values, widths))
+    assert unpack(packed, widths).tolist() == values.tolist()
 
 
 def test_nothing_is_trained_unless_asked():
@@ -55,68 +93,39 @@ def test_nothing_is_trained_unless_asked():
     assert not any(value.requires_grad for value in frozen.parameters())
     trainable, _ = pair(trainable=True)
     trainable(torch.tensor([1])).sum().backward()
-    assert float(trainable.rows.composition.codebook.grad.abs().sum()) > 0
+    assert float(trainable.rows.codec.codebook.grad.abs().sum()) > 0
 
 
 def test_padding_is_zero():
     layer, _ = pair(padding_idx=-2)
     assert layer.padding_idx == 18
-    assert torch.equal(layer(torch.tensor([18]))[0], torch.zeros(6))
+    assert torch.equal(layer(torch.tensor([18]))[0], torch.zeros(DIM))
+    assert torch.equal(layer.weight[18], torch.zeros(DIM))
 
 
-def test_copies_and_state_dicts():
-    layer, _ = pair("lstm")
-    other = CodedEmbedding(coded_table("lstm", rows=20, seed=5))
+@pytest.mark.parametrize("kind", ["lstm", "scaled-rotated"])
+def test_copies_and_state_dicts(kind):
+    layer, _ = pair(kind)
+    other = CodedEmbedding(coded_table(kind, rows=ROWS, seed=5))
     assert not torch.equal(layer.weight, other.weight)
     other.load_state_dict(layer.state_dict())
     assert torch.equal(layer.weight, other.weight)
     assert torch.equal(copy.deepcopy(layer).weight, layer.weight)
 
 
-def test_it_compiles_whole():
-    layer, plain = pair()
+@pytest.mark.parametrize("kind", ["linear", "scaled-rotated"])
+def test_it_compiles_whole(kind):
+    layer, plain = pair(kind)
     ids = torch.tensor([4, 4, 9])
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(ids), plain(ids), rtol=1e-5, atol=1e-5)
 
 
 def test_device_moves_take_everything_along():
-    layer, _ = pair()
+    layer, _ = pair("scaled-lstm")
     assert {value.device.type for value in layer.to("meta").state_dict().values()} == {"meta"}
 
 
 def test_unknown_forms_are_refused():
     with pytest.raises(OptionError, match="packed, bytes"):
         CodedEmbedding(coded_table(), form="zip")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-@pytest.mark.parametrize("padding", [None, 3, 11])
-def test_bags_are_those_of_the_decoded_table(kind, mode, padding):
-    coded = coded_table(kind, rows=20)
-    plain = nn.EmbeddingBag.from_pretrained(
-        torch.from_numpy(coded.decode(np.arange(20))), mode=mode, padding_idx=padding
-    )
-    layer = CodedEmbeddingBag(coded, mode=mode, padding_idx=padding)
-    ids, offsets = torch.tensor([3, 3, 0, 19, 7, 3]), torch.tensor([0, 2, 2, 5])
-    torch.testing.assert_close(layer(ids, offsets), plain(ids, offsets), rtol=1e-5, atol=1e-5)
-    grid = ids.view(2, 3)
-    torch.testing.assert_close(layer(grid), plain(grid), rtol=1e-5, atol=1e-5)
-
-
-def test_bags_take_weights_and_last_offsets():
-    coded = coded_table(rows=20)
-    plain = nn.EmbeddingBag.from_pretrained(
-        torch.from_numpy(coded.decode(np.arange(20))), mode="sum", include_last_offset=True
-    )
-    layer = CodedEmbeddingBag(coded, mode="sum", include_last_offset=True)
-    ids, offsets, weights = torch.tensor([3, 3, 0]), torch.tensor([0, 2, 3]), torch.tensor([0.5, 2.0, -1.0])
-    expected = plain(ids, offsets, weights)
-    assert expected.shape == (2, 6)
-    torch.testing.assert_close(layer(ids, offsets, weights), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_unknown_modes_are_refused():
-    with pytest.raises(OptionError, match="sum, mean, max"):
-        CodedEmbeddingBag(coded_table(), mode="median")

@@ -1,20 +1,24 @@
-"""KDEmbedding behaves as nn.Embedding does."""
+"""KDEmbedding behaves as nn.Embedding does, and stands in for every kind of coded table."""
 
 from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
+from sample_tables import DTYPES, KINDS, NAMES, coded_table, words
 from torch import nn
 
+import kdcode
+from kdcode.codec import CodecSpec
+from kdcode.codec.spec import COMPOSITIONS
+from kdcode.codec_torch import make_module
 from kdcode.errors import OptionError
-from kdcode.learning.composition import LinearComposition
 from kdcode.nn import FixedAssignment, KDEmbedding
-from kdcode.nn.distinct import once_per_id
-from kdcode.options import COMPOSITION_NAMES, CompressOptions
 
 N, DIM = 30, 6
+FLOATS = [(torch.float16, 0.02), (torch.bfloat16, 0.1), (torch.float64, 1e-6)]
 
 
 def layer(composition="linear", **arguments):
@@ -23,7 +27,7 @@ def layer(composition="linear", **arguments):
         return KDEmbedding(N, DIM, codebook_size=8, code_length=3, composition=composition, **arguments)
 
 
-@pytest.mark.parametrize("composition", COMPOSITION_NAMES)
+@pytest.mark.parametrize("composition", COMPOSITIONS)
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3), (2, 1, 5), (0,)])
 def test_any_shape_of_ids(composition, shape):
     ids = torch.randint(N, shape)
@@ -32,7 +36,7 @@ def test_any_shape_of_ids(composition, shape):
     torch.testing.assert_close(out, layer(composition).weight[ids])
 
 
-@pytest.mark.parametrize("composition", COMPOSITION_NAMES)
+@pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_training_and_evaluation_give_the_same_vectors(composition):
     module, ids = layer(composition), torch.arange(N)
     torch.testing.assert_close(module.train()(ids), module.eval()(ids))
@@ -49,7 +53,7 @@ def test_padding_is_zero_and_gets_no_gradient():
     out = module(torch.tensor([3, N - 1]))
     assert torch.equal(out[1], torch.zeros(DIM))
     module(torch.tensor([N - 1])).sum().backward()
-    assert float(module.composition.codebook.grad.abs().sum()) == 0
+    assert float(module.codec.codebook.grad.abs().sum()) == 0
     assert torch.equal(module.weight[N - 1], torch.zeros(DIM))
 
 
@@ -59,19 +63,32 @@ def test_padding_outside_the_table_is_refused(padding):
         layer(padding_idx=padding)
 
 
-def test_float_ids_are_refused():
+@pytest.mark.parametrize("ids", [torch.tensor([1.0]), torch.tensor([True])])
+def test_ids_that_are_no_integers_are_refused(ids):
     with pytest.raises(OptionError, match="integers"):
-        layer()(torch.tensor([1.0]))
+        layer()(ids)
 
 
-def test_repeated_ids_are_composed_once():
-    seen = []
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize("ids", [[-1], [N], [[0, 1], [2, -N]]])
+def test_ids_outside_the_table_are_refused_while_training_and_after(composition, ids):
+    for module in (layer(composition).train(), layer(composition).eval()):
+        with pytest.raises(IndexError):
+            module(torch.tensor(ids))
 
-    def vectors_of(ids):
-        seen.append(len(ids))
-        return torch.zeros(len(ids), 2)
 
-    assert once_per_id(torch.tensor([[5, 5, 7], [7, 5, 5]]), vectors_of).shape == (2, 3, 2)
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("ids", [[-1], [5], [[0, 1], [2, -5]]])
+def test_ids_outside_a_coded_table_are_refused(kind, ids):
+    with pytest.raises(IndexError):
+        KDEmbedding.from_coded(coded_table(kind))(torch.tensor(ids))
+
+
+def test_repeated_ids_are_composed_once(monkeypatch):
+    module, seen = layer(), []
+    compose = module.codec.forward
+    monkeypatch.setattr(module.codec, "forward", lambda chosen: seen.append(len(chosen)) or compose(chosen))
+    assert module(torch.tensor([[5, 5, 7], [7, 5, 5]])).shape == (2, 3, DIM)
     assert seen == [2]
 
 
@@ -84,12 +101,12 @@ def test_gradients_of_repeated_ids_add_up():
     torch.testing.assert_close(twice, 2 * module.assignment.logits.grad)
 
 
-@pytest.mark.parametrize("choice", ["straight-through", "soft", "gumbel"])
-def test_codes_are_learned_in_the_task(choice):
+@pytest.mark.parametrize("estimator", ["straight-through", "soft", "gumbel"])
+def test_codes_are_learned_in_the_task(estimator):
     torch.manual_seed(0)
     table = torch.randn(N, DIM)
     module = KDEmbedding(N, DIM, codebook_size=8, code_length=4)
-    module.choice = choice
+    module.estimator = estimator
     before, first = module.codes, float((module.weight.detach() - table).square().mean())
     optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
     for update in range(150):
@@ -113,12 +130,12 @@ def test_deepcopy_is_apart():
     module = layer()
     twin = copy.deepcopy(module)
     with torch.no_grad():
-        twin.composition.codebook.zero_()
+        twin.codec.codebook.zero_()
     assert float(module.weight.detach().abs().sum()) > 0
     assert float(twin.weight.detach().abs().sum()) == 0
 
 
-@pytest.mark.parametrize("composition", COMPOSITION_NAMES)
+@pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_torch_compile_gives_the_same_values_and_gradients(composition):
     module, ids = layer(composition), torch.tensor([[1, 2, 1], [0, 5, 5]])
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
@@ -131,21 +148,56 @@ def test_torch_compile_gives_the_same_values_and_gradients(composition):
         torch.testing.assert_close(value.grad, grads[name], msg=name)
 
 
-@pytest.mark.parametrize("composition", COMPOSITION_NAMES)
+@pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_autocast_trains(composition):
     module, head = layer(composition), nn.Linear(DIM, 2)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = head(module(torch.tensor([1, 2, 3]))).float().square().sum()
     loss.backward()
-    assert torch.isfinite(module.composition.codebook.grad).all()
+    assert torch.isfinite(module.codec.codebook.grad).all()
     assert float(module.assignment.logits.grad.abs().sum()) > 0
 
 
-@pytest.mark.parametrize("composition", COMPOSITION_NAMES)
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize(("dtype", "tolerance"), FLOATS)
+def test_other_float_types_give_nearly_the_same_vectors_and_train(composition, dtype, tolerance):
+    ids = torch.tensor([[1, 2, 1], [0, 5, 5]])
+    reference = layer(composition)
+    with torch.no_grad():
+        reference.assignment.logits.copy_(reference.assignment.logits.bfloat16())  # equal in all types
+    for estimator in ("straight-through", "soft", "gumbel"):
+        module = copy.deepcopy(reference).to(dtype)
+        module.estimator = estimator
+        out = module(ids)
+        assert out.dtype == dtype
+        out.square().sum().backward()
+        for name, value in module.named_parameters():
+            assert value.grad.dtype == dtype
+            assert torch.isfinite(value.grad).all(), name
+            assert float(value.grad.abs().sum()) > 0, name
+        if estimator == "straight-through":
+            torch.testing.assert_close(out.float(), reference(ids), rtol=tolerance, atol=tolerance)
+    assert torch.equal(module.codes, reference.codes)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize(("dtype", "tolerance"), FLOATS)
+def test_every_kind_of_table_serves_other_float_types(kind, dtype, tolerance):
+    coded = coded_table(kind)
+    module = KDEmbedding.from_coded(coded).to(dtype)
+    out = module(torch.arange(5))
+    assert out.dtype == dtype
+    np.testing.assert_allclose(out.detach().float().numpy(), coded.decode(range(5)), rtol=tolerance, atol=2 * tolerance)
+    out.square().sum().backward()
+    assert all(torch.isfinite(value.grad).all() for value in module.parameters())
+    assert float(module.codec.codebook.grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_device_moves_take_everything_along(composition):
     module = layer(composition).to("meta")
     assert {value.device.type for value in module.state_dict().values()} == {"meta"}
-    out = module.composition.compose(torch.empty(4, 3, dtype=torch.long, device="meta"))
+    out = module.codec.compose(torch.empty(4, 3, dtype=torch.long, device="meta"))
     assert (out.shape, out.device.type) == ((4, DIM), "meta")
 
 
@@ -155,19 +207,52 @@ def test_from_codes_keeps_codes_and_trains_codewords():
     assert torch.equal(module.codes, codes)
     assert not any(name.startswith("assignment") for name, _ in module.named_parameters())
     module(torch.arange(N)).sum().backward()
-    assert float(module.composition.codebook.grad.abs().sum()) > 0
+    assert float(module.codec.codebook.grad.abs().sum()) > 0
 
 
-def test_from_pretrained_is_near_the_table():
-    torch.manual_seed(0)
-    table = torch.randn(16, 4)
-    module = KDEmbedding.from_pretrained(table, 3, codebook_size=16, code_length=2, epochs=20, start="warm")
-    kept = torch.arange(16) != 3
-    assert float((module.weight.detach() - table)[kept].square().sum() / table[kept].square().sum()) < 0.05
-    assert torch.equal(module.weight[3], torch.zeros(4))
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_from_coded_starts_as_the_table_and_to_coded_gives_it_back(kind, dtype):
+    coded = coded_table(kind, dtype, symbols=words(5))
+    decoded = coded.decode(range(5))
+    module = KDEmbedding.from_coded(coded)
+    for mode in (module.train(), module.eval()):
+        np.testing.assert_allclose(mode(torch.arange(5)).detach().numpy(), decoded, rtol=1e-5, atol=1e-5)
+    assert torch.equal(module.codes, torch.from_numpy(coded.codes.astype(np.int64)))
+    again = module.to_coded(words(5), "float32")
+    np.testing.assert_array_equal(again.codes, coded.codes)
+    np.testing.assert_allclose(again.decode(range(5)), decoded, rtol=1e-5, atol=1e-5)
+    assert list(again.symbols) == words(5)
+    same = module.to_coded(codebook_dtype=dtype)
+    assert same.spec == coded.spec
+    np.testing.assert_allclose(same.decode(range(5)), decoded, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("composition", COMPOSITION_NAMES)
+@pytest.mark.parametrize("kind", ["scaled-linear", "scaled-rotated", "scaled-lstm"])
+def test_from_coded_keeps_row_scales(kind):
+    coded = coded_table(kind, rows=40)
+    lengths = torch.linalg.vector_norm(KDEmbedding.from_coded(coded).weight.detach(), dim=1)
+    bare = np.linalg.norm(coded.codec.compose(coded.codes), axis=1)
+    np.testing.assert_allclose(lengths, coded.norms, rtol=1e-4)
+    assert np.abs(np.log(coded.norms / bare)).max() > 0.5  # the scales are worth keeping
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_layer_is_trained_saved_and_loaded(dtype, tmp_path):
+    module = layer("grouped")
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
+    for _ in range(5):
+        module(torch.arange(N)).square().sum().backward()
+        optimizer.step()
+    kdcode.save(module.to_coded(words(N), dtype), tmp_path / "t.kdc")
+    loaded = kdcode.load(tmp_path / "t.kdc")
+    tolerance = 0.02 if dtype == "int8" else 1e-3
+    np.testing.assert_allclose(
+        loaded.decode(range(N)), module.eval().weight.detach().numpy(), rtol=tolerance, atol=3 * tolerance
+    )
+    assert KDEmbedding.from_coded(loaded, padding_idx=2).weight[2].abs().sum() == 0
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_a_layer_becomes_a_table_and_a_layer_again(composition):
     module = layer(composition)
     coded = module.to_coded([f"s{row}" for row in range(N)], "float32")
@@ -177,9 +262,9 @@ def test_a_layer_becomes_a_table_and_a_layer_again(composition):
 
 
 def test_parts_of_ones_own():
-    shape = CompressOptions(8, 3, codeword_dim=2).code_shape(N, DIM)
-    module = KDEmbedding(N, DIM, composition=LinearComposition(shape))
-    assert module.composition.codebook.shape == (3, 8, 2)
+    spec = CodecSpec.named("linear", DIM, 8, 3, codeword_dim=2)
+    module = KDEmbedding(N, DIM, composition=make_module(spec))
+    assert module.codec.codebook.shape == (3, 8, 2)
     assert module.assignment.logits.shape == (N, 3, 8)
 
 
@@ -189,6 +274,13 @@ def test_parts_that_do_not_fit_are_refused():
         KDEmbedding(N + 1, DIM, codebook_size=8, code_length=3, assignment=FixedAssignment(codes, 8))
     with pytest.raises(OptionError, match="K=9"):
         KDEmbedding(N, DIM, codebook_size=8, code_length=3, assignment=FixedAssignment(codes, 9))
+
+
+def test_codes_without_the_level_of_a_row_scale_are_refused_by_a_codec_that_has_them():
+    spec = CodecSpec.named("linear", DIM, 8, 3, scale_bits=2)
+    for assignment in (None, FixedAssignment(torch.randint(8, (N, 3)), 8)):
+        with pytest.raises(OptionError, match="codes of this codec have 4 columns, got 3"):
+            KDEmbedding(N, DIM, composition=make_module(spec), assignment=assignment)
 
 
 def test_printing_tells_the_shape():

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 from kdcode.nn.coded_embedding import CodedRows
-from kdcode.nn.distinct import checked_padding
+from kdcode.nn.embedding_layer import checked_padding
 
 MODES = ("sum", "mean", "max")
 

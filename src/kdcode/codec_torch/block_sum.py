@@ -1,0 +1,68 @@
+"""BlockSumModule: the torch twin of `kdcode.codec.BlockSum`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kdcode.codec_torch.lookup import flat_codes
+from kdcode.codec_torch.module import CodecModule
+
+
+class BlockSumModule(CodecModule):
+    """Blocks of coordinates, each the sum of its positions' codewords, times an optional basis."""
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Codewords whose sums have variance 1; a projection of variance 1/m, or no rotation yet."""
+        nn.init.normal_(self.codebook, 0, 1, generator=generator)
+        for block in self.spec.blocks:
+            self.codebook[block.positions] *= block.length**-0.5
+            self.codebook[block.positions, :, block.width :] = 0  # not read
+        if self.basis is not None:
+            if self.spec.is_rotated:
+                nn.init.eye_(self.basis)
+            else:
+                nn.init.normal_(self.basis, 0, self.spec.inner_dim**-0.5, generator=generator)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(n, D, e) codewords to (n, d) vectors, before row scales."""
+        spec = self.spec
+        if spec.code_length % spec.groups == 0:
+            sums = words.unflatten(1, (spec.groups, -1)).sum(dim=2)
+        else:
+            sums = torch.stack([words[:, block.positions].sum(dim=1) for block in spec.blocks], dim=1)
+        return self._from_blocks(sums)
+
+    def compose(self, codes: Tensor) -> Tensor:
+        """(n, D) or (n, columns) codes to (n, d) vectors: fused sums over codewords, no (n, D, e) array."""
+        spec = self.spec
+        flat, offsets = flat_codes(codes[:, : spec.code_length], spec.codebook_size), None
+        if spec.code_length % spec.groups:
+            starts = torch.tensor([block.positions.start for block in spec.blocks], device=codes.device)
+            offsets = (spec.code_length * torch.arange(len(codes), device=codes.device)[:, None] + starts).flatten()
+            flat = flat.flatten()
+        else:
+            flat = flat.reshape(-1, spec.code_length // spec.groups)
+        sums = F.embedding_bag(flat, self.codebook.flatten(0, 1), offsets, mode="sum")
+        return self._from_blocks(sums.unflatten(0, (len(codes), spec.groups)))
+
+    def coordinates(self, vectors: Tensor) -> Tensor:
+        """(n, d) vectors in the (n, inner_dim) coordinates of an orthonormal basis."""
+        return vectors if self.basis is None else vectors @ self.basis.detach().t()
+
+    def gains(self, words: Tensor) -> Tensor:
+        """(D,): 1, or the mean squared gain of a projection."""
+        basis = self.basis
+        gain = words.new_ones(()) if basis is None else basis.detach().square().sum(dim=1).mean()
+        return gain.expand(self.spec.code_length)
+
+    def _from_blocks(self, sums: Tensor) -> Tensor:
+        """(n, G, e) sums of blocks to (n, d) vectors."""
+        spec = self.spec
+        if spec.inner_dim % spec.groups == 0:
+            coordinates = sums.flatten(1)
+        else:  # what a codeword has beyond a narrower block is not read
+            coordinates = torch.cat([sums[:, number, : block.width] for number, block in enumerate(spec.blocks)], dim=1)
+        return coordinates if self.basis is None else coordinates @ self.basis

@@ -1,0 +1,29 @@
+"""Codewords of codes, in torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def code_dtype(codebook_size: int) -> torch.dtype:
+    """The smallest type that holds codes: a table's codes are kept several times over, and only parts widened."""
+    return torch.uint8 if codebook_size <= 1 << 8 else torch.int32
+
+
+def flat_codes(codes: Tensor, codebook_size: int) -> Tensor:
+    """(n, D) codes as row numbers of the codebook laid out as (D·K, e)."""
+    return codes.long() + codebook_size * torch.arange(codes.shape[1], device=codes.device)
+
+
+def lookup(codes: Tensor, codebook: Tensor) -> Tensor:
+    """Codewords of codes: (n, D) integers and (D, K, e) to (n, D, e)."""
+    return F.embedding(flat_codes(codes, codebook.shape[1]), codebook.flatten(0, 1))
+
+
+def argmin_rows(costs: Tensor) -> Tensor:
+    """(n,) places of the smallest of (n, K); on the CPU by numpy, which is several times quicker than torch."""
+    if costs.device.type == "cpu":
+        return torch.from_numpy(costs.detach().numpy().argmin(axis=1))
+    return costs.argmin(dim=1)

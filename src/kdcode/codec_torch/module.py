@@ -1,0 +1,96 @@
+"""CodecModule: a codec as a torch module, whose weights can be trained; the numpy twin is `kdcode.codec.Codec`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from kdcode.codec import Codec, CodecSpec, make_codec
+from kdcode.codec_torch.lookup import lookup
+
+
+class CodecModule(nn.Module):
+    """A codebook (D, K, e) and a way to make one vector of D codewords.
+
+    Fresh weights give vectors with mean 0 and variance 1, like those of a fresh `nn.Embedding`.
+
+    Args:
+        spec: the shape; names and shapes of the parameters are those of `spec.weight_shapes()`.
+        device: where the weights live.
+        generator: draws the first weights.
+    """
+
+    codebook: nn.Parameter
+    basis: nn.Parameter | None
+    scale_levels: Tensor | None
+
+    def __init__(
+        self,
+        spec: CodecSpec,
+        *,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.spec = spec
+        self.basis = None
+        for name, shape in spec.weight_shapes().items():
+            setattr(self, name, nn.Parameter(torch.empty(shape, device=device)))
+        levels = torch.ones(1 << spec.scale_bits, device=device) if spec.scale_bits else None
+        self.register_buffer("scale_levels", levels)
+        self.reset_parameters(generator)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw fresh weights."""
+        raise NotImplementedError
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(n, D, e) codewords to (n, d) vectors, before row scales."""
+        raise NotImplementedError
+
+    def compose(self, codes: Tensor) -> Tensor:
+        """(n, D) or (n, columns) codes to (n, d) vectors, before row scales; differentiable in the weights."""
+        out: Tensor = self(lookup(codes[:, : self.spec.code_length], self.codebook))
+        return out
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """(n, columns) codes to (n, d) vectors."""
+        vectors = self.compose(codes)
+        if self.scale_levels is None:
+            return vectors
+        return vectors * self.scale_levels[codes[:, self.spec.code_length].long()][:, None]
+
+    def gains(self, words: Tensor) -> Tensor:
+        """(D,) mean squared change of the vector per squared change of each position's codeword, near (n, D, e)."""
+        raise NotImplementedError
+
+    def to_codec(self, codebook_dtype: str | None = None) -> Codec:
+        """The numpy twin, with weights rounded to a number type, the spec's own where left out."""
+        spec = self.spec if codebook_dtype is None else replace(self.spec, codebook_dtype=codebook_dtype)
+        weights = {name: _array(self.get_parameter(name)) for name in spec.weight_shapes()}
+        if self.scale_levels is not None:
+            weights["scale_levels"] = _array(self.scale_levels)
+        return make_codec(spec, weights)
+
+    @torch.no_grad()
+    def load_codec(self, codec: Codec) -> None:
+        """Take over the weights of a codec of the same shape."""
+        for name, value in codec.weights().items():
+            self.get_parameter(name).copy_(torch.from_numpy(np.array(value)))
+        if self.scale_levels is not None:
+            self.scale_levels.copy_(torch.from_numpy(np.array(codec.stored["scale_levels"])))
+
+    def extra_repr(self) -> str:
+        """The shape for printing."""
+        spec = self.spec
+        return (
+            f"{spec.composition}, codebook_size={spec.codebook_size}, code_length={spec.code_length}, "
+            f"codeword_dim={spec.codeword_dim}, embedding_dim={spec.embedding_dim}"
+        )
+
+
+def _array(value: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return value.detach().cpu().float().numpy().copy()
