@@ -7,15 +7,16 @@ try:
 except ImportError as error:
     raise MissingExtraError("learning codes", "learn") from error
 
-from kdcode.learning.beam import encode
+from kdcode.codec_torch.beam_search import encode
 from kdcode.learning.checkpoint import Checkpoint
-from kdcode.learning.compress import LearnedEncoder, compress, learn_encoder
-from kdcode.learning.planning import Candidate, Plan, plan
+from kdcode.learning.compression import LearnedEncoder, compress, learn_encoder
+from kdcode.learning.planning import Candidate, Goal, Plan, plan, planned_options
 from kdcode.learning.progress import StepReport
 
 __all__ = [
     "Candidate",
     "Checkpoint",
+    "Goal",
     "LearnedEncoder",
     "Plan",
     "StepReport",
@@ -23,4 +24,5 @@ __all__ = [
     "encode",
     "learn_encoder",
     "plan",
+    "planned_options",
 ]

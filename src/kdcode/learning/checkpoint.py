@@ -1,4 +1,4 @@
-"""A file that a killed run goes on from."""
+"""A file that a stopped run resumes from."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import torch
 from kdcode.errors import CheckpointError
 from kdcode.files import replacing
 
-_VERSION = 1
+_VERSION = 2
 
 
 class Checkpoint:
     """Where and how often a run saves itself.
 
-    A run that finds its own checkpoint goes on from it and ends as if it had never stopped. Call `remove` when the
-    result is safe.
+    A run that finds its own checkpoint resumes from it and ends as if it had never stopped. The file is written when a
+    run begins, so that a second run with the same path and another table or other options is refused and cannot
+    overwrite it. Call `remove` when the result is safe.
 
     Args:
         path: the file.
@@ -30,23 +31,69 @@ class Checkpoint:
         self.every_seconds = every_seconds
         self.resumed_step = 0
         self._last = time.monotonic()
+        self._plan: dict[str, Any] | None = None
 
     def due(self) -> bool:
         """Whether it is time to save."""
         return time.monotonic() - self._last >= self.every_seconds
 
-    def save(self, identity: str, state: dict[str, Any]) -> None:
-        """Write the state of a run; the old file is there until the new one is whole."""
-        with replacing(self.path) as temporary:
-            torch.save({"version": _VERSION, "identity": identity, "state": state}, temporary)
-        self._last = time.monotonic()
+    def save(self, identity: str, state: dict[str, Any] | None) -> None:
+        """Write the state of a run, None where it has only begun; the old file is there until the new one is whole."""
+        self._write({"identity": identity, "state": state, "plan": self._plan})
 
     def load(self, identity: str) -> dict[str, Any] | None:
-        """The state of the run with this identity, or None where there is no file.
+        """The state of the run with this identity; None where there is no file, or nothing was learned yet.
 
         Raises:
             CheckpointError: the file is of another run, or is no checkpoint.
         """
+        saved = self._read()
+        if saved is None or saved["identity"] is None:
+            return None
+        if saved["identity"] != identity:
+            raise CheckpointError(
+                f"{self.path}: belongs to a run with another table or other options; "
+                "repeat that run, or remove the file to start afresh"
+            )
+        self._plan = saved["plan"]
+        state: dict[str, Any] | None = saved["state"]
+        if state is not None:
+            self.resumed_step = int(state["step"])
+        return state
+
+    def save_plan(self, identity: str, options: dict[str, Any]) -> None:
+        """Keep what was planned for a goal, so that a resumed run need not plan again."""
+        self._plan = {"identity": identity, "options": options}
+        self._write({"identity": None, "state": None, "plan": self._plan})
+
+    def load_plan(self, identity: str) -> dict[str, Any] | None:
+        """The options that were planned for the goal with this identity; None where there are none.
+
+        Raises:
+            CheckpointError: the file is of another run, or is no checkpoint.
+        """
+        saved = self._read()
+        if saved is None:
+            return None
+        if saved["plan"] is None or saved["plan"]["identity"] != identity:
+            raise CheckpointError(
+                f"{self.path}: belongs to a run with another table, other options or another size; "
+                "repeat that run, or remove the file to start afresh"
+            )
+        self._plan = saved["plan"]
+        options: dict[str, Any] = saved["plan"]["options"]
+        return options
+
+    def remove(self) -> None:
+        """Delete the file: the result is saved."""
+        self.path.unlink(missing_ok=True)
+
+    def _write(self, content: dict[str, Any]) -> None:
+        with replacing(self.path) as temporary:
+            torch.save({"version": _VERSION, **content}, temporary)
+        self._last = time.monotonic()
+
+    def _read(self) -> dict[str, Any] | None:
         if not self.path.exists():
             return None
         try:
@@ -56,15 +103,4 @@ class Checkpoint:
             raise CheckpointError(f"{self.path}: not a checkpoint: {error}; remove it to start afresh") from error
         if not good:
             raise CheckpointError(f"{self.path}: not a checkpoint of this kdcode; remove it to start afresh")
-        if saved["identity"] != identity:
-            raise CheckpointError(
-                f"{self.path}: belongs to a run with another table or other options; "
-                "repeat that run, or remove the file to start afresh"
-            )
-        state: dict[str, Any] = saved["state"]
-        self.resumed_step = int(state["step"])
-        return state
-
-    def remove(self) -> None:
-        """Delete the file: the result is saved."""
-        self.path.unlink(missing_ok=True)
+        return dict(saved)

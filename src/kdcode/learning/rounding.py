@@ -1,73 +1,83 @@
-"""Codewords as they are stored, and the codes that suit them: what counts is the error after rounding."""
+"""From a solution to a stored codec: weights rounded to their number type, and the codes that suit them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kdcode.codebook import Codebook
-from kdcode.composition import Composition, as_stored
-from kdcode.learning.additive import blocks_of
-from kdcode.learning.code_search import SumSearch
-from kdcode.learning.composition import CompositionModule, LinearComposition, LSTMComposition
-from kdcode.learning.settle import settle_codes
-from kdcode.learning.target import Target
+from kdcode.arrays import CHUNK_ROWS, IntArray
+from kdcode.codec import Codec
+from kdcode.codec.row_scales import fit_levels, length_ratios, nearest_level
+from kdcode.codec_torch import BlockSumModule, CodecModule
+from kdcode.codec_torch.icm import SumSearch
+from kdcode.learning.gradient.refinement import swap_codewords
+from kdcode.learning.solution import Solution
+from kdcode.learning.training_table import TrainingTable
 from kdcode.table import VectorTable
 
 _ROWS = 1 << 16
 _SWEEPS = 4
 
 
-def rounded(
-    table: VectorTable, codes: Tensor, composition: CompositionModule, number_format: str, *, settle: bool = True
-) -> tuple[Tensor, Codebook, Composition]:
-    """Round a composition of original vectors to a number format, and let codes move to what suits it better.
+def rounded(training: TrainingTable, found: Solution, *, refine: bool) -> tuple[Tensor, Codec]:
+    """Round a solution to the number type of its spec, and let codes move to what suits it better.
+
+    All of this happens in standardised units, whatever the size of the table's numbers.
 
     Args:
-        table: what is approximated.
-        codes: (N, D).
-        composition: takes over the rounded weights.
-        number_format: of the codewords.
-        settle: whether codes may move.
+        training: what was approximated.
+        found: in standardised units; its module takes over the rounded weights.
+        refine: whether codes may move.
 
     Returns:
-        Codes that are worse in no row, and codebook and composition as they are stored.
+        (N, D) codes that are worse in no row, and the codec of original vectors.
     """
-    words, twin = composition.to_numpy()
-    shared = composition.shape.shared
-    codebook = Codebook.of(words[:1] if shared else words, number_format, shared_by=len(words) if shared else None)
-    twin = as_stored(twin, codebook)
-    if number_format == "float32" or not settle:
-        return codes, codebook, twin
-    composition.load_numpy(codebook.values, twin)
-    move = _settle_any if isinstance(composition, LSTMComposition) else _settle_sums
-    parts, start = [], 0
-    for _, chunk in table.chunks(_ROWS):
-        vectors = torch.from_numpy(np.array(chunk, dtype=np.float32)).to(codes.device)
-        parts.append(move(vectors, codes[start : start + len(chunk)], composition))
-        start += len(chunk)
-    return torch.cat(parts), codebook, twin
+    codes, module, _ = found
+    training.add_mean(module)
+    codec = module.to_codec()
+    if refine and module.spec.codebook_dtype != "float32":
+        module.load_codec(codec)
+        better = _refinement(module)
+        codes = codes.clone()
+        for start in range(0, len(training), _ROWS):
+            part = slice(start, start + _ROWS)
+            codes[part] = better(training.uncentred(part), codes[part])
+    return codes, codec.scaled(training.scale)
 
 
-@torch.no_grad()
-def _settle_sums(vectors: Tensor, codes: Tensor, composition: CompositionModule) -> Tensor:
-    found = codes.clone()
-    words = composition.codebook.detach()
-    if isinstance(composition, LinearComposition) and composition.projection is not None:
-        words = words @ composition.projection.detach()
-        search = SumSearch(words)
-        return search.improve(vectors, codes, [0.0] * _SWEEPS, seed=0, keep_better=True)
-    if composition.basis is not None:
-        vectors = vectors @ composition.basis.detach().t()
-    for block in blocks_of(composition):
-        search = SumSearch(words[block.positions, :, : block.width].contiguous())
-        part = codes[:, block.positions].contiguous()
-        columns = vectors[:, block.columns].contiguous()
-        found[:, block.positions] = search.improve(columns, part, [0.0] * _SWEEPS, seed=0, keep_better=True)
-    return found
+def _refinement(module: CodecModule) -> Callable[[Tensor, Tensor], Tensor]:
+    """A function of (n, d) vectors and (n, D) codes that gives codes which are worse in no row."""
+    if not isinstance(module, BlockSumModule):
+        return lambda vectors, codes: swap_codewords(vectors, codes, module)
+    words = module.codebook.detach()
+    if module.basis is not None and not module.spec.is_rotated:
+        search = SumSearch(words @ module.basis.detach())
+        return lambda vectors, codes: search.icm(vectors, codes, _SWEEPS)
+    blocks = module.spec.blocks
+    searches = [SumSearch(words[block.positions, :, : block.width].contiguous()) for block in blocks]
+
+    def by_block(vectors: Tensor, codes: Tensor) -> Tensor:
+        coordinates = module.coordinates(vectors)
+        parts = [
+            search.icm(coordinates[:, block.columns].contiguous(), codes[:, block.positions].contiguous(), _SWEEPS)
+            for block, search in zip(blocks, searches, strict=True)
+        ]
+        return torch.cat(parts, dim=1)
+
+    return by_block
 
 
-def _settle_any(vectors: Tensor, codes: Tensor, composition: CompositionModule) -> Tensor:
-    target = Target(vectors, torch.zeros(vectors.shape[1], device=vectors.device), 1.0, 1.0)
-    return settle_codes(target, codes, composition)
+def with_row_scales(table: VectorTable, codes: IntArray, codec: Codec) -> tuple[IntArray, Codec]:
+    """The codec and the (N, D + 1) codes whose vectors are as long as those of a table."""
+    ratios = np.empty(len(table), dtype=np.float32)
+    start = 0
+    for _, vectors in table.chunks(CHUNK_ROWS):
+        part = slice(start, start + len(vectors))
+        ratios[part] = length_ratios(vectors, codec.compose(codes[part]))
+        start += len(vectors)
+    levels = fit_levels(ratios, codec.spec.scale_bits)
+    column = nearest_level(ratios, levels).astype(codes.dtype)
+    return np.concatenate([codes, column[:, None]], axis=1), codec.with_levels(levels)

@@ -1,13 +1,20 @@
-"""A run's ties to its caller: reports after every step, and checkpoints to go on from."""
+"""A run's ties to its caller: reports after every step, and checkpoints to resume from."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import is_dataclass, replace
+from typing import Any, ClassVar
 
+import numpy as np
+import torch
+
+from kdcode._version import __version__
 from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.progress import OnStep, StepReport
+from kdcode.table import VectorTable
 
 State = dict[str, Any]
 
@@ -34,6 +41,8 @@ class Run:
         self._on_step = on_step
         self._checkpoint = checkpoint
         self._saved = checkpoint.load(identity) if checkpoint is not None else None
+        if checkpoint is not None and self._saved is None:
+            checkpoint.save(identity, None)  # claims the file
         self._stage = -1
         self._step = self._steps_before = 0
 
@@ -43,7 +52,7 @@ class Run:
         return None if self._saved is None else int(self._saved["stage"])
 
     def begin(self, stage: int) -> State | None:
-        """Start a stage; gives back the state to go on from, where the checkpoint has one of this stage."""
+        """Start a stage; gives back the state to resume from, where the checkpoint has one of this stage."""
         self._stage, self._steps_before = stage, self._step
         if self._saved is None or self._saved["stage"] != stage:
             return None
@@ -56,7 +65,7 @@ class Run:
 
         Args:
             report: with steps counted within the stage.
-            state: makes the state to save; None where there is nothing to go on from.
+            state: makes the state to save; None where there is nothing to resume from.
         """
         self._step = step = self._steps_before + report.step
         if state is not None and self._checkpoint is not None and self._checkpoint.due():
@@ -74,3 +83,51 @@ class Run:
         if self._checkpoint is not None:
             place = {"step": step, "stage": self._stage, "steps_before": self._steps_before}
             self._checkpoint.save(self._identity, {**place, "state": state()})
+
+
+class Resumable:
+    """A learner whose checkpoint holds the attributes that `saved` names.
+
+    Modules and optimisers are saved by their `state_dict`, dataclasses by their fields, all else as it is.
+    """
+
+    saved: ClassVar[tuple[str, ...]]
+    device: torch.device
+
+    def state(self) -> State:
+        """Everything that the rest of the run depends on."""
+        return {name: _plain(getattr(self, name)) for name in self.saved}
+
+    def load_state(self, state: State) -> None:
+        """Take over what `state` gave."""
+        for name in self.saved:
+            setattr(self, name, _restored(getattr(self, name), state[name], self.device))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - values of any type
+    if hasattr(value, "state_dict"):
+        return value.state_dict()
+    return vars(value) if is_dataclass(value) else value
+
+
+def _restored(current: Any, saved: Any, device: torch.device) -> Any:  # noqa: ANN401 - values of any type
+    if hasattr(current, "load_state_dict"):
+        current.load_state_dict(saved)
+        return current
+    if is_dataclass(current) and not isinstance(current, type):
+        return type(current)(**{name: _restored(None, value, device) for name, value in saved.items()})
+    if isinstance(saved, dict):
+        return {name: _restored(None, value, device) for name, value in saved.items()}
+    if isinstance(current, torch.Tensor):
+        return current.copy_(saved)  # an optimiser may hold the same tensor
+    return saved.to(device) if isinstance(saved, torch.Tensor) else saved
+
+
+def run_identity(table: VectorTable, *settings: object) -> str:
+    """A fingerprint of a run: its settings, as JSON values, and its vectors."""
+    digest = hashlib.sha256(json.dumps([__version__, *settings, len(table), table.embedding_dim]).encode())
+    for _, vectors in table.chunks():
+        digest.update(np.ascontiguousarray(vectors).tobytes())
+    if table.weights is not None:
+        digest.update(table.weights.tobytes())
+    return digest.hexdigest()

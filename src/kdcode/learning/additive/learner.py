@@ -1,0 +1,134 @@
+"""AdditiveLearner: rounds that alternate between codes for given codewords and codewords for given codes."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from kdcode.arrays import CHUNK_ROWS
+from kdcode.codec.spec import Block
+from kdcode.codec_torch import BlockSumModule
+from kdcode.codec_torch.beam_search import encode_sums
+from kdcode.codec_torch.icm import SumSearch
+from kdcode.codec_torch.lookup import code_dtype
+from kdcode.codec_torch.randomness import generator_for
+from kdcode.errors import OptionError
+from kdcode.learning.additive.annealing import Round, Schedule, water_level
+from kdcode.learning.additive.basis import principal_basis, procrustes
+from kdcode.learning.linalg.least_squares import solve_codewords
+from kdcode.learning.linalg.principal import principal_directions
+from kdcode.learning.progress import StepReport
+from kdcode.learning.run import Resumable, Run
+from kdcode.learning.solution import Best, Start, unused_codewords
+from kdcode.learning.training_table import TrainingTable
+
+_PERFECT = 1e-12
+"""An error that is nothing but rounding: there is no reason to go on."""
+_SPECTRUM_ROWS = 1 << 16
+
+
+class AdditiveLearner(Resumable):
+    """Learns the codes of a table for a codec that adds codewords, in one block or in several.
+
+    Args:
+        training: what to approximate.
+        start: where to start; its module is changed in place.
+        schedule: how long to search.
+        seed: of everything random.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("done", "codes", "module", "critical", "best")
+
+    def __init__(self, training: TrainingTable, start: Start, schedule: Schedule, seed: int) -> None:
+        if not isinstance(start.module, BlockSumModule):
+            raise OptionError("the additive learner is for sums of codewords")
+        self.training = training
+        self.device = training.vectors.device
+        self.module = start.module
+        self.spec = start.module.spec
+        self.codes = start.codes.to(code_dtype(self.spec.codebook_size))
+        self.seed = seed
+        self.rounds = schedule.plan(self.spec)
+        self.critical = [0.0] * len(self.spec.blocks)
+        self.done = 0
+        if not self.spec.is_rotated:
+            principal_basis(training.vectors, self.module)  # its rows are orthonormal from here on
+        self.best = Best.of(self._error(), self.codes, self.module)
+
+    def run(self, run: Run, stage: int = 0) -> Best:
+        """Learn to the end, from the run's checkpoint where it was written in this stage."""
+        state = run.begin(stage)
+        if state is not None:
+            self.load_state(state)
+        while self.done < len(self.rounds):
+            run.after_step(self._round(), self.state)
+        self.module.load_state_dict(self.best.weights)
+        return self.best
+
+    @torch.no_grad()
+    def _round(self) -> StepReport:
+        """Search, update codewords and basis, measure, and keep what is the best so far."""
+        planned = self.rounds[self.done]
+        before = self.codes
+        vectors = self.module.coordinates(self.training.vectors)
+        if any(planned.temperatures) and not any(self.critical):
+            self.critical = [self._critical_temperature(block, vectors[:, block.columns]) for block in self.spec.blocks]
+        found = [
+            self._improve(number, vectors[:, block.columns], planned) for number, block in enumerate(self.spec.blocks)
+        ]
+        self.codes = found[0] if len(found) == 1 else torch.cat(found, dim=1)
+        del found
+        procrustes(self.training, self.codes, self.module)
+        error = self._error()
+        if error <= self.best.error:
+            self.best = Best.of(error, self.codes, self.module)  # a round makes new codes, and leaves these alone
+        self.done = len(self.rounds) if self.best.error <= _PERFECT else self.done + 1
+        changed = int(torch.count_nonzero(before != self.codes)) / before.numel()
+        unused = unused_codewords(self.codes, self.spec.codebook_size)
+        temperature = max(planned.temperatures, default=0.0)
+        return StepReport(self.done, len(self.rounds), error, changed, temperature, unused)
+
+    def _improve(self, number: int, vectors: Tensor, planned: Round) -> Tensor:
+        """Give a block better codes, which are returned, and codewords that suit them, in place."""
+        words = self._words(self.spec.blocks[number])
+        found = self._search(number, vectors, planned)
+        words.copy_(solve_codewords(vectors, found, words.contiguous(), self.training.weights, steps=planned.steps))
+        return found
+
+    def _search(self, number: int, vectors: Tensor, planned: Round) -> Tensor:
+        """(N, positions) codes of a block."""
+        block = self.spec.blocks[number]
+        call = self.done * len(self.spec.blocks) + number
+        codes = self.codes[:, block.positions].contiguous()
+        words = self._words(block).contiguous()
+        if math.inf in planned.temperatures:
+            drawn = torch.randint(words.shape[1], codes.shape, generator=generator_for(self.seed, "draw", call))
+            return drawn.to(codes)
+        if planned.beam:
+            return encode_sums(vectors, words, beam=planned.beam, before=codes)
+        search = SumSearch(words)
+        if planned.descent:
+            return search.icm(vectors, codes, len(planned.temperatures), seed=self.seed, number=call)
+        temperatures = [temperature * self.critical[number] for temperature in planned.temperatures]
+        return search.gibbs_sweeps(vectors, codes, temperatures, seed=self.seed, number=call)
+
+    def _critical_temperature(self, block: Block, vectors: Tensor) -> float:
+        """2θ of the error so far; see `annealing`."""
+        weights = self.training.weights
+        counted = torch.ones(len(vectors), device=vectors.device) if weights is None else weights
+        some = slice(None, None, -(-len(vectors) // _SPECTRUM_ROWS))
+        variances = principal_directions(vectors[some], counted[some]).variances / counted[some].sum()
+        search = SumSearch(self._words(block).contiguous())
+        codes = self.codes[:, block.positions]
+        parts = zip(vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), counted.split(CHUNK_ROWS), strict=True)
+        total = sum(float(search.distances(part, code) @ weight) for part, code, weight in parts)
+        return 2 * water_level(variances.double(), total / float(counted.sum()))
+
+    def _words(self, block: Block) -> Tensor:
+        return self.module.codebook.detach()[block.positions, :, : block.width]
+
+    def _error(self) -> float:
+        return self.training.error(self.codes, self.module)

@@ -1,0 +1,1 @@
+"""Numerical parts of learning: k-means, principal directions, least squares, sums by label."""

@@ -1,0 +1,141 @@
+"""The table as learners see it: normalised where asked for, centred where the codec can give the mean back, scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kdcode.arrays import CHUNK_ROWS
+from kdcode.codec import CodecSpec
+from kdcode.codec.row_scales import directions
+from kdcode.codec.spec import BLOCK_SUM
+from kdcode.codec_torch import BlockSumModule, CodecModule
+from kdcode.options import CompressOptions
+from kdcode.table import VectorTable
+
+_NO_VARIANCE = 1e-14
+"""Share of a table's energy below which its variance is nothing but the rounding of float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingTable:
+    """N standardised vectors and how to undo it.
+
+    Args:
+        vectors: (N, d), (original − shift) / scale.
+        shift: (d,) the table's mean, or zeros where the codec has no place for a mean.
+        scale: root mean square of the table around its mean, or around zero where all rows are equal; 0 where all are
+            zero.
+        variance: what errors are relative to, in standardised units: Σ‖v − mean‖², or Σ‖v‖² where all rows are equal.
+        weights: (N,) how much rows count, 1 on average; None where all count the same.
+        row_length: the length that rows were normalised to; None where they were not.
+    """
+
+    vectors: Tensor
+    shift: Tensor
+    scale: float
+    variance: float
+    weights: Tensor | None = None
+    row_length: float | None = None
+
+    @classmethod
+    def of(cls, table: VectorTable, options: CompressOptions, device: torch.device | str = "cpu") -> TrainingTable:
+        """Standardise a table in memory on `device`, as learning with these options wants it."""
+        vectors = torch.empty(len(table), table.embedding_dim, device=device)
+        length = _row_length(table, options)
+        start = 0
+        for _, chunk in table.chunks(CHUNK_ROWS):
+            rows = chunk if length is None else directions(chunk) * np.float32(length)
+            vectors[start : start + len(rows)] = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+            start += len(rows)
+        weights = None
+        if table.weights is not None:
+            weights = torch.from_numpy(table.weights / table.weights.mean(dtype=np.float64)).float().to(device)
+        centred = can_centre(options.spec(table.embedding_dim))
+        return replace(cls.standardised(vectors, weights, centred=centred), row_length=length)
+
+    @classmethod
+    def standardised(cls, vectors: Tensor, weights: Tensor | None = None, *, centred: bool = True) -> TrainingTable:
+        """Standardise (N, d) vectors in place."""
+        count = len(vectors) if weights is None else weights.sum(dtype=torch.float64)
+        mean = _weighted_sum(vectors, weights, lambda rows: rows) / count
+        variance = float(_weighted_sum(vectors, weights, lambda rows: (rows - mean).square().sum(dim=1)))
+        energy = float(_weighted_sum(vectors, weights, lambda rows: rows.square().sum(dim=1)))
+        reference = variance if variance > _NO_VARIANCE * energy else energy
+        scale = (reference / vectors.numel()) ** 0.5
+        shift = mean.float() if centred else torch.zeros_like(mean, dtype=torch.float32)
+        for part in vectors.split(CHUNK_ROWS):  # in float64: tiny numbers have few digits in float32
+            part.copy_((part.double() - shift) / (scale or 1.0))
+        return cls(vectors, shift, scale, float(vectors.numel()) if scale else 0.0, weights)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def uncentred(self, part: slice) -> Tensor:
+        """(n, d) some of the rows, in units of the scale, with the mean."""
+        return self.vectors[part] + self._scaled_shift
+
+    @torch.no_grad()
+    def row_errors(self, codes: Tensor, module: CodecModule) -> Tensor:
+        """(N,) squared distances between the vectors and what (N, D) codes compose to."""
+        errors = self.vectors.new_empty(len(self))
+        for start in range(0, len(self), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            errors[part] = squared_distances(module.compose(codes[part]), self.vectors[part])
+        return errors
+
+    def error(self, codes: Tensor, module: CodecModule) -> float:
+        """Relative squared error of a solution, rows counted by their weight."""
+        rows = self.row_errors(codes, module).double()
+        return self.relative(float(rows.sum() if self.weights is None else rows @ self.weights.double()))
+
+    def relative(self, squared: float, rows: int | None = None) -> float:
+        """A sum of squared errors over some rows, all where left out, relative to their share of the variance."""
+        share = self.variance * (1 if rows is None else rows / len(self))
+        return squared / share if share else 0.0
+
+    @torch.no_grad()
+    def add_mean(self, module: CodecModule) -> None:
+        """Change a module of centred vectors, in place, into one of `uncentred` ones."""
+        if not isinstance(module, BlockSumModule) or not self.shift.any():
+            return
+        shift = module.coordinates(self._scaled_shift[None])[0]
+        for block in module.spec.blocks:
+            module.codebook[block.positions, :, : block.width] += shift[block.columns] / block.length
+
+    @property
+    def _scaled_shift(self) -> Tensor:
+        return (self.shift.double() / (self.scale or 1.0)).float()
+
+
+def squared_distances(composed: Tensor, vectors: Tensor) -> Tensor:
+    """(n,) squared distances between (n, d) vectors."""
+    return (composed - vectors).square().sum(dim=1)
+
+
+def can_centre(spec: CodecSpec) -> bool:
+    """Whether a codec can give a constant vector back: by moving it into its codewords."""
+    return spec.kind == BLOCK_SUM and spec.inner_dim == spec.embedding_dim
+
+
+def _row_length(table: VectorTable, options: CompressOptions) -> float | None:
+    """The length that rows are normalised to: 1 where scales keep lengths, the mean length where nothing does."""
+    if options.scale_bits:
+        return 1.0
+    if options.loss == "squared":
+        return None
+    # In float64: squares of very long and very short vectors leave float32.
+    return sum(float(np.linalg.norm(rows.astype(np.float64), axis=1).sum()) for _, rows in table.chunks()) / len(table)
+
+
+def _weighted_sum(vectors: Tensor, weights: Tensor | None, of: Callable[[Tensor], Tensor]) -> Tensor:
+    """Σ over rows, by weight, of what `of` makes of them in float64, of which there is never more than a chunk."""
+    parts = []
+    for start in range(0, len(vectors), CHUNK_ROWS):
+        values = of(vectors[start : start + CHUNK_ROWS].double())
+        parts.append(values.sum(dim=0) if weights is None else weights[start : start + CHUNK_ROWS].double() @ values)
+    return torch.stack(parts).sum(dim=0)

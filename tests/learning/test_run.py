@@ -1,0 +1,187 @@
+"""Steps of a run: counted through all stages up to the total, reported, and resumed where they stopped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kdcode
+from kdcode.data import glove_50d
+from kdcode.learning import Checkpoint
+from kdcode.learning.progress import StepReport
+from kdcode.learning.run import Run, run_identity
+from kdcode.options import CompressOptions
+from kdcode.table import VectorTable
+
+GRADIENT = {"learner": "straight-through", "epochs": 4, "batch_size": 50, "refine_rounds": 2}
+RUNS = {
+    "additive": {"effort": "fast", "code_length": 9},
+    "additive normal": {"effort": "normal"},
+    "additive projected": {"effort": "fast", "codeword_dim": 10, "codebook_size": 16},
+    "additive product": {"effort": "fast", "composition": "product"},
+    "additive grouped": {"effort": "fast", "composition": "grouped"},
+    "additive rotated": {"effort": "fast", "composition": "grouped", "rotation": True},
+    "additive cosine": {"effort": "fast", "loss": "cosine", "code_length": 9},
+    "gradient": GRADIENT,
+    "gradient product": {**GRADIENT, "composition": "product"},
+    "gradient grouped": {**GRADIENT, "composition": "grouped"},
+    "gradient projected": {**GRADIENT, "codeword_dim": 10, "codebook_size": 16},
+    "gradient gumbel": {**GRADIENT, "estimator": "gumbel", "temperature_decay": 0.5},
+    "gradient warm": {**GRADIENT, "start": "warm"},
+    "gradient additive": {**GRADIENT, "start": "additive"},
+    "gradient unrefined": {**GRADIENT, "refine_rounds": 0},
+    "lstm": {**GRADIENT, "composition": "lstm", "codeword_dim": 10},
+    "lstm cosine": {**GRADIENT, "composition": "lstm", "codeword_dim": 10, "loss": "cosine"},
+    "lstm random": {**GRADIENT, "composition": "lstm", "codeword_dim": 10, "start": "random"},
+    "lstm warm": {**GRADIENT, "composition": "lstm", "codeword_dim": 10, "start": "warm", "refine_rounds": 0},
+    "encoder": {**GRADIENT, "learner": "encoder"},
+    "encoder scaled": {**GRADIENT, "learner": "encoder", "scale_bits": 3},
+    "random": {"learner": "random"},
+    "random product": {"learner": "random", "composition": "product"},
+    "random lstm": {"learner": "random", "composition": "lstm", "codeword_dim": 10},
+    "random projected": {"learner": "random", "codeword_dim": 10, "codebook_size": 16},
+}
+"""Every learner with every composition, and the starts."""
+
+RESUMABLE = {name: changes for name, changes in RUNS.items() if changes.get("learner") != "random"}
+"""Random codes have only one or two steps, and begin again."""
+
+
+def each_of(runs):
+    return pytest.mark.parametrize("changes", runs.values(), ids=list(runs))
+
+
+def options_of(changes):
+    return CompressOptions.of(**{"codebook_size": 8, "code_length": 4, **changes})
+
+
+def table(rows=120):
+    return glove_50d().head(rows)
+
+
+@each_of(RUNS)
+def test_the_total_is_reached_and_steps_only_rise(changes):
+    reports = []
+    kdcode.compress(table(), options_of(changes), on_step=reports.append)
+    steps = [report.step for report in reports]
+    assert steps == list(range(1, reports[0].total_steps + 1))
+    assert {report.total_steps for report in reports} == {steps[-1]}
+
+
+@pytest.mark.parametrize("name", ["additive", "additive normal", "additive rotated", "gradient additive", "lstm"])
+@pytest.mark.parametrize("matrix", [np.eye(3, 50)[np.arange(120) % 3], np.ones((60, 50))], ids=["three", "one"])
+def test_the_total_is_reached_where_the_additive_learner_is_done_early(name, matrix):
+    reports = []
+    kdcode.compress(VectorTable(None, matrix), options_of(RUNS[name]), on_step=reports.append)
+    steps = [report.step for report in reports]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == reports[-1].total_steps
+    assert len(steps) < reports[-1].total_steps or name == "additive"
+    assert all(np.isfinite(report.loss) for report in reports)
+
+
+@pytest.mark.parametrize("learner", ["straight-through", "encoder"])
+def test_reports_tell_the_whole_run(learner):
+    reports = []
+    options = CompressOptions.of(
+        codebook_size=8,
+        code_length=4,
+        learner=learner,
+        epochs=12,
+        batch_size=100,
+        refine_rounds=2,
+        temperature_decay=0.5,
+    )
+    kdcode.compress(table(400), options, on_step=reports.append)
+    assert [report.step for report in reports] == list(range(1, 12 * 4 + 2 + 1))
+    assert {report.total_steps for report in reports} == {50}
+    assert reports[-1].loss < reports[0].loss
+    assert 0 < reports[4].codes_changed <= 1  # the rows' second visit
+    assert reports[0].temperature == 1
+    assert reports[47].temperature == pytest.approx(1 / (1 + 0.5 * 11))
+
+
+class KilledError(Exception):
+    """Stands for whatever ends a run."""
+
+
+@each_of(RESUMABLE)
+def test_a_killed_run_resumes_and_ends_the_same(changes, tmp_path):
+    options, reports = options_of(changes), []
+    whole = kdcode.compress(table(), options, on_step=reports.append)
+    total = reports[-1].total_steps
+    for step in sorted({1, total // 2, total - 1}):
+
+        def die(report, step=step):
+            if report.step == step:
+                raise KilledError
+
+        path = tmp_path / f"{step}.checkpoint"
+        with pytest.raises(KilledError):
+            kdcode.compress(table(), options, on_step=die, checkpoint=Checkpoint(path))
+        checkpoint, resumed_reports = Checkpoint(path), []
+        resumed = kdcode.compress(table(), options, checkpoint=checkpoint, on_step=resumed_reports.append)
+        assert checkpoint.resumed_step == step
+        assert [report.step for report in resumed_reports] == list(range(step + 1, total + 1))
+        assert resumed_reports[-1].loss == pytest.approx(reports[-1].loss, rel=1e-6)
+        assert np.array_equal(resumed.codes, whole.codes), step
+        for name, tensor in whole.codec.tensors().items():
+            assert np.array_equal(resumed.codec.tensors()[name], tensor), (step, name)
+        checkpoint.remove()
+        assert not path.exists()
+
+
+def test_a_run_is_killed_twice_and_ends_the_same(tmp_path):
+    options = options_of(RUNS["gradient additive"])
+    whole, path = kdcode.compress(table(), options), tmp_path / "c"
+    for step in (20, 66):
+
+        def die(report, step=step):
+            if report.step == step:
+                raise KilledError
+
+        with pytest.raises(KilledError):
+            kdcode.compress(table(), options, on_step=die, checkpoint=Checkpoint(path))
+    assert np.array_equal(kdcode.compress(table(), options, checkpoint=Checkpoint(path)).codes, whole.codes)
+
+
+def test_weights_of_rows_are_resumed_with(tmp_path):
+    weighted = VectorTable(None, table().matrix, np.linspace(0.1, 2, 120))
+    options = options_of(RUNS["additive"])
+    whole = kdcode.compress(weighted, options)
+
+    def die(report):
+        if report.step == 3:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        kdcode.compress(weighted, options, on_step=die, checkpoint=Checkpoint(tmp_path / "c"))
+    resumed = kdcode.compress(weighted, options, checkpoint=Checkpoint(tmp_path / "c"))
+    assert np.array_equal(resumed.codes, whole.codes)
+
+
+def test_stages_count_on_from_each_other():
+    reports = []
+    run = Run(5, on_step=reports.append)
+    for stage, steps in ((0, 2), (2, 3)):
+        assert run.begin(stage) is None
+        for step in range(1, steps + 1):
+            run.after_step(StepReport(step, steps, 0.5, 0.0, 0.0, 0))
+    assert [(report.step, report.total_steps) for report in reports] == [(step, 5) for step in range(1, 6)]
+
+
+def test_the_identity_of_a_run_is_its_settings_its_vectors_and_its_weights():
+    matrix = table(20).matrix
+    changed = matrix.copy()
+    changed[19, 49] += 1
+    weights = np.ones(20)
+    identities = [
+        run_identity(VectorTable(None, matrix), {"a": 1}),
+        run_identity(VectorTable(None, matrix), {"a": 2}),
+        run_identity(VectorTable(None, matrix), {"a": 1}, {"size": "10x"}),
+        run_identity(VectorTable(None, changed), {"a": 1}),
+        run_identity(VectorTable(None, matrix, weights), {"a": 1}),
+        run_identity(VectorTable(None, matrix.reshape(40, 25)), {"a": 1}),
+    ]
+    assert len(set(identities)) == 6
+    assert identities[0] == run_identity(VectorTable([f"s{row}" for row in range(20)], matrix.copy()), {"a": 1})
