@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the help text of every command.
+"""Write docs/cli.md from the full help text of every command.
 
     python docs/make_cli.py
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from kdcode.cli import COMMANDS, main
+from kdcode.cli.flags import FlaggedCommand
 
 TARGET = Path(__file__).with_name("cli.md")
 WIDTH = 100
@@ -17,7 +18,8 @@ WIDTH = 100
 OPENING = """\
 # The command line
 
-This page is the `--help` of every command; `python docs/make_cli.py` writes it.
+This page is the help text of every command, with all of its options; `python docs/make_cli.py` writes it.
+`kdcode compress --help` shows the options that most runs need, and `kdcode compress --help-all` shows all of them.
 
 Results go to stdout, everything else to stderr. With `--json` a command prints one JSON document and nothing else.
 
@@ -26,7 +28,7 @@ Results go to stdout, everything else to stderr. With `--json` a command prints 
 | 0 | done |
 | 1 | refused or failed; stderr has one line that begins with `error:` |
 | 2 | the command was called wrongly |
-| 130 | interrupted with Ctrl-C; `compress` goes on from its checkpoint when it is called again |
+| 130 | interrupted with Ctrl-C; the same `compress` resumes from its checkpoint |
 """
 
 
@@ -38,7 +40,8 @@ def page() -> str:
     for name in COMMANDS:
         command = main.get_command(group, name)
         context = click.Context(command, parent=group, info_name=name, **settings)
-        parts.append(_section(f"kdcode {name}", command.get_help(context)))
+        text = command.full_help(context) if isinstance(command, FlaggedCommand) else command.get_help(context)
+        parts.append(_section(f"kdcode {name}", text))
     return "\n".join(parts)
 
 

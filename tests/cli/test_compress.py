@@ -9,9 +9,12 @@ import pytest
 
 import kdcode
 from kdcode.data import glove_50d
+from kdcode.evaluation import reconstruction
 from kdcode.learning import Checkpoint, compress
+from kdcode.symbols import StoredSymbols
 
-QUICK = ("-K", "4", "-D", "3", "--epochs", "2")
+SHAPE = ("-K", "4", "-D", "3")
+QUICK = (*SHAPE, "--effort", "fast")
 
 
 def test_the_promise_is_what_the_file_holds(run, words, tmp_path):
@@ -21,8 +24,8 @@ def test_the_promise_is_what_the_file_holds(run, words, tmp_path):
     promised = {
         line.split()[0]: line.split()[1] for line in result.stderr.splitlines() if line.endswith(("B", "symbols"))
     }
-    # 60 rows of 3 x 2 bits are one byte each; 3 x 4 codewords of 8 float16 numbers
-    assert (promised["codes"], promised["codebook"], promised["composition"]) == ("60", "192", "0")
+    # 60 rows of 3 x 2 bits are one byte each; 3 x 4 codewords of 8 float16 numbers, and 3 float32 scales
+    assert (promised["codes"], promised["codebook"], promised["composition"]) == ("60", "204", "0")
     coded = kdcode.load(target)
     assert coded.sizes.total == int(promised["total"].replace(",", ""))
     assert f"{target.stat().st_size:,} B" in result.stdout
@@ -38,7 +41,8 @@ def test_json_is_the_only_thing_on_stdout(run, words, tmp_path):
     coded = kdcode.load(target)
     found = kdcode.evaluate(kdcode.read(words, limit=50), coded)
     assert facts["file_bytes"] == target.stat().st_size
-    assert (facts["relative_error"], facts["mean_cosine"]) == (found.relative_error, found.mean_cosine)
+    for name in ("relative_error", "mean_cosine", "norm_error"):
+        assert facts[name] == pytest.approx(getattr(found, name), abs=1e-6)
     assert facts["sizes"] == coded.sizes.as_dict()
     assert facts["resumed_step"] == 0
     assert facts["provenance"]["options"]["seed"] == 3
@@ -47,20 +51,22 @@ def test_json_is_the_only_thing_on_stdout(run, words, tmp_path):
 
 def test_flags_reach_the_learner(run, words, tmp_path):
     target = tmp_path / "out.kdc"
-    flags = ("--composition", "product", "--numbers", "int8", "--start", "warm", "--temperature", "0.5")
-    assert run("compress", words, target, *QUICK, *flags).exit_code == 0
+    learner = ("--learner", "straight-through", "--epochs", "2", "--start", "warm", "--temperature", "0.5")
+    result = run("compress", words, target, *SHAPE, "--composition", "product", "--codebook-dtype", "int8", *learner)
+    assert result.exit_code == 0, result.stderr
     coded = kdcode.load(target)
-    assert (coded.composition.name, coded.shape.number_format) == ("product", "int8")
+    assert (coded.spec.composition, coded.spec.codebook_dtype) == ("product", "int8")
+    assert coded.provenance["learner"] == "straight-through"
     assert coded.provenance["options"]["temperature"] == 0.5
     assert coded.provenance["options"]["start"] == "warm"
 
 
 def test_the_encoder_learns_sums_of_codewords_and_nothing_else(run, words, tmp_path):
     target = tmp_path / "out.kdc"
-    assert run("compress", words, target, *QUICK, "--learner", "encoder").exit_code == 0
+    learner = ("--learner", "encoder", "--epochs", "2")
+    assert run("compress", words, target, *SHAPE, *learner).exit_code == 0
     assert kdcode.load(target).provenance["learner"] == "encoder"
-    flags = ("--learner", "encoder", "--composition", "lstm")
-    refused = run("compress", words, tmp_path / "other.kdc", *QUICK, *flags)
+    refused = run("compress", words, tmp_path / "other.kdc", *SHAPE, *learner, "--composition", "lstm")
     assert refused.exit_code == 2
     assert "--composition must be linear for the encoder, got 'lstm'" in refused.stderr
 
@@ -106,7 +112,10 @@ def test_force_replaces(run, words, tmp_path):
     ("flags", "code"),
     [
         (("-K", "1"), 2),
-        (("--epochs", "0"), 2),
+        (("--learner", "straight-through", "--epochs", "0"), 2),
+        (("--epochs", "2"), 2),
+        (("--size", "10x", "--bits", "8"), 2),
+        (("--composition", "product", "-D", "9"), 1),
         (("--composition", "sum"), 2),
         (("--device", "toaster"), 1),
         (("--nothing",), 2),
@@ -122,6 +131,19 @@ def test_bad_flags_are_refused(run, words, tmp_path, flags, code):
 def test_a_refused_value_names_its_flag(run, words, tmp_path):
     result = run("compress", words, tmp_path / "out.kdc", "-K", "1")
     assert "--codebook-size must be an integer from 2 to 65536, got 1" in result.stderr
+    result = run("compress", words, tmp_path / "out.kdc", "--composition", "product", "-D", "9")
+    assert "error: --code-length: a product code of length 9 needs" in result.stderr
+
+
+def test_symbols_are_packed_once_and_the_table_is_evaluated_once(run, words, tmp_path, monkeypatch):
+    done = []
+    build, comparison = StoredSymbols.build, reconstruction.TableComparison
+    monkeypatch.setattr(StoredSymbols, "build", lambda *args: done.append("packed") or build(*args))
+    monkeypatch.setattr(
+        reconstruction, "TableComparison", lambda *args, **named: done.append("evaluated") or comparison(*args, **named)
+    )
+    assert run("compress", words, tmp_path / "out.kdc", "--size", "4x", "--effort", "fast").exit_code == 0
+    assert sorted(done) == ["evaluated", "packed"]
 
 
 def test_a_checkpoint_of_another_run_is_refused_until_fresh(run, words, tmp_path):
@@ -149,7 +171,8 @@ def test_a_checkpoint_of_another_run_is_refused_until_fresh(run, words, tmp_path
 def test_ctrl_c_and_the_same_command_again_end_as_if_nothing_had_happened(start, tmp_path):
     source, target, whole = tmp_path / "glove.txt", tmp_path / "out.kdc", tmp_path / "whole.kdc"
     kdcode.write(glove_50d().head(2000), source)
-    flags = ("-K", "8", "-D", "4", "--epochs", "15", "--batch-size", "100", "--json")
+    learner = ("--learner", "straight-through", "--epochs", "15", "--batch-size", "100")
+    flags = ("-K", "8", "-D", "4", *learner, "--json")
     one_core = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = start("compress", source, target, *flags, env=one_core)
     while "Ctrl-C" not in process.stderr.readline():
@@ -161,13 +184,13 @@ def test_ctrl_c_and_the_same_command_again_end_as_if_nothing_had_happened(start,
     checkpoint = Path(f"{target}.checkpoint")
     assert process.returncode == 130, err
     assert out == ""
-    assert f"the same command goes on from {checkpoint}" in err
+    assert f"the same command resumes from {checkpoint}" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == [source.name, checkpoint.name]
 
     again = start("compress", source, target, *flags, env=one_core)
     out, err = again.communicate(timeout=60)
     assert again.returncode == 0, err
-    assert "going on from step" in err
+    assert "resuming from step" in err
     assert json.loads(out)["resumed_step"] > 0
     assert not checkpoint.exists()
 
@@ -175,4 +198,5 @@ def test_ctrl_c_and_the_same_command_again_end_as_if_nothing_had_happened(start,
     out, err = straight.communicate(timeout=60)
     assert straight.returncode == 0, err
     assert np.array_equal(kdcode.load(target).packed, kdcode.load(whole).packed)
-    assert np.array_equal(kdcode.load(target).codebook.stored, kdcode.load(whole).codebook.stored)
+    stored, expected = (kdcode.load(path).codec.tensors() for path in (target, whole))
+    assert all(np.array_equal(stored[name], expected[name]) for name in expected)

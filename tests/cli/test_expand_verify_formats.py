@@ -8,7 +8,7 @@ from kdcode.formats import FORMATS, read
 
 
 def test_expand_writes_the_decoded_vectors(run, tmp_path, coded):
-    plain = kdcode.CodedTable.from_codes(["a", "b"], coded.codes[:2], coded.codebook)
+    plain = kdcode.CodedTable.from_codes(["a", "b"], coded.codes[:2], coded.codec)
     kdcode.save(plain, tmp_path / "plain.kdc")
     result = run("expand", tmp_path / "plain.kdc", tmp_path / "out.txt")
     assert result.exit_code == 0, result.stderr
@@ -38,7 +38,7 @@ def test_expand_refuses_an_unknown_format(run, kdc, tmp_path):
 def test_verify_a_good_file(run, kdc, coded):
     result = run("verify", kdc)
     assert result.exit_code == 0
-    assert "good" in result.stdout
+    assert "valid" in result.stdout
     facts = json.loads(run("verify", kdc, "--json").stdout)
     assert facts["overhead_bytes"] == kdc.stat().st_size - coded.sizes.total
     assert facts["relative_error"] is None

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from kdcode.cli.interrupt import stopping_at_safe_places
+from kdcode.cli.learn import stopping_at_safe_places
 
 
 def test_the_first_ctrl_c_waits_for_a_safe_place(capsys):

@@ -51,8 +51,9 @@ def test_help_needs_neither_numpy_nor_torch(words):
     assert python(script).stderr == "[]\n"
 
 
-def test_compress_help_needs_no_torch():
-    script = "import sys; from kdcode.cli import main; main(['compress', '--help'], standalone_mode=False)\n"
+@pytest.mark.parametrize("flag", ["--help", "--help-all"])
+def test_compress_help_needs_no_torch(flag):
+    script = f"import sys; from kdcode.cli import main; main(['compress', '{flag}'], standalone_mode=False)\n"
     assert python(script + "assert 'torch' not in sys.modules").returncode == 0
 
 
@@ -143,7 +144,11 @@ def test_a_system_error_is_one_line(run, kdc, monkeypatch):
 
 def test_ctrl_c_anywhere_else_is_130(run, kdc, monkeypatch):
     monkeypatch.setattr("kdcode.storage.load", lambda _: os.kill(os.getpid(), signal.SIGINT))
-    result = run("info", kdc)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores the signal
+    try:
+        result = run("info", kdc)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
 
 
@@ -157,7 +162,7 @@ def test_every_refusal_of_the_library_is_an_exit_code(run, kdc, monkeypatch):
 
 
 def test_a_terminal_that_cannot_show_a_symbol_is_no_failure(start, tmp_path, coded):
-    named = kdcode.CodedTable.from_codes(["naïve", "☃"], coded.codes[:2], coded.codebook)
+    named = kdcode.CodedTable.from_codes(["naïve", "☃"], coded.codes[:2], coded.codec)
     kdcode.save(named, tmp_path / "a.kdc")
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     process = start("codes", tmp_path / "a.kdc", env=environment, encoding="latin-1")

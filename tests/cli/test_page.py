@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from kdcode.budget import Sizes
 from kdcode.cli import page
+from kdcode.codec import Sizes
 
 
 def test_sizes_by_hand():

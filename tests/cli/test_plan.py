@@ -1,9 +1,15 @@
 import json
+import os
+import signal
 
 import pytest
 
 import kdcode
+from kdcode.cli.plan import plan_lines
+from kdcode.codec.sizes import SizeLimit
 from kdcode.data import glove_50d
+from kdcode.learning import Candidate, Plan
+from kdcode.options import EFFORTS, CompressOptions
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +31,7 @@ def test_the_starred_setting_is_the_one_that_compress_takes(run, vectors, tmp_pa
     coded = kdcode.load(target)
     assert f" {coded.codebook_size} {coded.code_length} int8 " in " ".join(starred)
     assert coded.sizes.ratio(300, 50) >= 12
-    assert f"K={coded.codebook_size}, D={coded.code_length}, {coded.composition.name}, int8" in result.stderr
+    assert f"K={coded.codebook_size}, D={coded.code_length}, {coded.spec.composition}, int8" in result.stderr
 
 
 def test_json_has_the_recommended_one_first(run, vectors):
@@ -42,11 +48,20 @@ def test_one_limit_is_needed(run, vectors, limits):
     assert "one of --size, --bits and --max-error" in result.stderr
 
 
-@pytest.mark.parametrize(("flag", "value"), [("-K", "8"), ("--numbers", "int8"), ("--composition", "product")])
-def test_compress_refuses_what_the_size_decides(run, vectors, tmp_path, flag, value):
-    result = run("compress", vectors, tmp_path / "out.kdc", "--size", "12x", flag, value)
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        (("-K", "8"), "--codebook-size"),
+        (("-K", "32"), "--codebook-size"),  # the default, which was asked for all the same
+        (("--codebook-dtype", "int8"), "--codebook-dtype"),
+        (("--composition", "product"), "--composition"),
+        (("--no-rotation",), "--rotation"),
+    ],
+)
+def test_compress_refuses_what_the_size_decides(run, vectors, tmp_path, flags, name):
+    result = run("compress", vectors, tmp_path / "out.kdc", "--size", "12x", *flags)
     assert result.exit_code == 2
-    assert "is chosen for the size; leave it or the size out" in result.stderr
+    assert f"{name} is chosen for --size; leave one of the two out" in result.stderr
     assert not (tmp_path / "out.kdc").exists()
 
 
@@ -54,7 +69,14 @@ def test_a_size_that_cannot_be_is_refused(run, vectors, tmp_path):
     result = run("compress", vectors, tmp_path / "out.kdc", "--size", "9999x")
     assert result.exit_code == 1
     assert "size 9999x: too small for this table" in result.stderr
-    assert run("plan", vectors, "--size", "twenty").exit_code == 1
+
+
+@pytest.mark.parametrize("goal", [("--size", "twenty"), ("--bits", "0"), ("--max-error", "1.5")])
+def test_a_goal_that_cannot_be_read_is_wrong_usage(run, vectors, monkeypatch, goal):
+    monkeypatch.setattr("kdcode.cli.plan.read_table", lambda *_, **__: pytest.fail("the table was read"))
+    result = run("plan", vectors, *goal)
+    assert result.exit_code == 2
+    assert f"Error: {goal[0]} must be " in result.stderr
 
 
 @pytest.mark.parametrize("form", ["named", "plain"])
@@ -65,11 +87,11 @@ def test_weights_of_a_file_count(run, vectors, tmp_path, form):
     path = tmp_path / "weights.txt"
     path.write_text("\n".join([*reversed(lines), "unheard-of 7"] if form == "named" else map(str, numbers)))
     target = tmp_path / "out.kdc"
-    flags = ("-K", "8", "-D", "6", "--effort", "fast", "--numbers", "float32")
+    flags = ("-K", "8", "-D", "6", "--effort", "fast", "--codebook-dtype", "float32")
     assert run("compress", vectors, target, *flags, "--weights", path).exit_code == 0
     expected = kdcode.compress(
         kdcode.VectorTable(table.symbols, table.matrix, numbers), codebook_size=8, code_length=6, effort="fast",
-        numbers="float32",
+        codebook_dtype="float32",
     )  # fmt: skip
     assert kdcode.load(target).provenance["weighted_error"] == expected.provenance["weighted_error"]
     assert run("plan", vectors, "--size", "10x", "--effort", "fast", "--weights", path).exit_code == 0
@@ -79,7 +101,71 @@ def test_a_file_of_no_weights_is_refused(run, vectors, tmp_path):
     path = tmp_path / "weights.txt"
     path.write_text("the many\n")
     result = run("compress", vectors, tmp_path / "out.kdc", "--weights", path)
-    assert result.exit_code == 1
-    assert "expected lines of a symbol and a number, or of numbers alone" in result.stderr
-    path.write_text("1\n2\n")
-    assert "expected one number for each of 300 rows" in run("plan", vectors, "--bits", 8, "--weights", path).stderr
+    assert (result.exit_code, result.stderr) == (
+        1, f"error: {path}: line 1: expected a number of zero or more, found 'many'\n",
+    )  # fmt: skip
+
+
+def test_the_efforts_are_those_of_the_options(run, vectors):
+    assert f"[{'|'.join(EFFORTS)}]" in run("plan", "--help").stdout
+    assert run("plan", vectors, "--size", "12x", "--effort", "none").exit_code == 2
+    assert "--seed must be an integer from 0" in run("plan", vectors, "--size", "12x", "--seed", "-1").stderr
+
+
+def test_a_rotated_candidate_says_so():
+    options = CompressOptions(composition="grouped", groups=2, rotation=True, code_length=8, codebook_dtype="int8")
+    candidate = Candidate(options, options.spec(50).sizes(300), 12.0, 0.25, 3.0)
+    head, line = plan_lines(Plan(SizeLimit(times=12), (candidate,)))
+    assert head.split()[:4] == ["composition", "K", "D", "dtype"]
+    assert line.split()[:8] == ["*", "grouped,", "2", "groups,", "rotated", "32", "8", "int8"]
+
+
+@pytest.mark.parametrize("command", ["plan", "compress"])
+@pytest.mark.parametrize("last", [False, True])
+def test_ctrl_c_while_planning_is_130(run, vectors, tmp_path, monkeypatch, command, last):
+    def asked_to_stop(*_, on_candidate, **__):
+        on_candidate(0, 2, "K=16")
+        os.kill(os.getpid(), signal.SIGINT)
+        if not last:
+            on_candidate(1, 2, "K=64")
+            pytest.fail("it went on")
+
+    name = "plan" if command == "plan" else "planned_options"
+    monkeypatch.setattr(f"kdcode.learning.{name}", asked_to_stop)
+    words = (vectors, tmp_path / "out.kdc") if command == "compress" else (vectors,)
+    result = run(command, *words, "--size", "12x")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr.splitlines()[-1] == "interrupted"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_resumes_does_not_plan_again(run, vectors, tmp_path, monkeypatch):
+    planned, candidates, learn = kdcode.learning.planned_options, [], kdcode.learning.compress
+
+    def counting(*args, on_candidate, **named):
+        def on_each(*progress):
+            candidates.append(progress)
+            on_candidate(*progress)
+
+        return planned(*args, on_candidate=on_each, **named)
+
+    def interrupted(*args, on_step, **named):
+        def on_each(report):
+            on_step(report)
+            raise KeyboardInterrupt
+
+        return learn(*args, on_step=on_each, **named)
+
+    monkeypatch.setattr("kdcode.learning.planned_options", counting)
+    words = ("compress", vectors, tmp_path / "out.kdc", "--size", "12x", "--effort", "fast", "--json")
+    with monkeypatch.context() as patch:
+        patch.setattr("kdcode.learning.compress", interrupted)
+        assert run(*words).exit_code == 130
+    assert candidates
+    candidates.clear()
+    resumed = run(*words)
+    assert (resumed.exit_code, candidates) == (0, [])
+    assert json.loads(resumed.stdout)["resumed_step"] > 0
+    assert "resuming from step" in resumed.stderr
+    straight = run("compress", vectors, tmp_path / "straight.kdc", *words[3:])
+    assert json.loads(straight.stdout)["relative_error"] == json.loads(resumed.stdout)["relative_error"]

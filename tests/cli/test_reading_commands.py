@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sample_tables import codec_of, coded_table
 
 import kdcode
 
@@ -13,7 +14,7 @@ def test_info(run, kdc, coded):
     assert result.exit_code == 0
     assert "K=4, D=3, 6 bits per symbol" in result.stdout
     assert f"{kdc.stat().st_size:,} B" in result.stdout
-    assert f"{coded.shape.parameters:,} (the codes" in result.stdout
+    assert f"{coded.spec.parameters:,} (codes not counted)" in result.stdout
 
 
 def test_info_json_adds_up(run, kdc, coded):
@@ -22,9 +23,20 @@ def test_info_json_adds_up(run, kdc, coded):
     assert facts["sizes"] == coded.sizes.as_dict()
     assert facts["ratio_embedding"] == 6 * 2 * 4 / coded.sizes.embedding
     assert facts["ratio_file"] == (6 * 2 * 4 + coded.sizes.symbols) / kdc.stat().st_size
-    assert (facts["num_embeddings"], facts["embedding_dim"], facts["bits_per_symbol"]) == (6, 2, 6)
+    assert (facts["num_embeddings"], facts["embedding_dim"], facts["bits"]) == (6, 2, 6)
     assert (facts["codebook_size"], facts["code_length"], facts["composition"]) == (4, 3, "linear")
+    assert (facts["codebook_dtype"], facts["groups"], facts["rotated"], facts["scale_bits"]) == ("float32", 1, False, 0)
     assert facts["parameters"] == 4 * 3 * 2
+
+
+def test_info_of_a_rotated_table_with_scales(run, tmp_path):
+    kdcode.save(coded_table("scaled-rotated", "int8"), tmp_path / "a.kdc")
+    facts = json.loads(run("info", tmp_path / "a.kdc", "--json").stdout)
+    assert (facts["codebook_dtype"], facts["groups"], facts["rotated"]) == ("int8", 2, True)
+    assert (facts["composition"], facts["scale_bits"], facts["bits"]) == ("grouped", 3, 4 * 2 + 3)
+    lines = run("info", tmp_path / "a.kdc").stdout.splitlines()
+    assert "code         K=4, D=4, 3 bits of scale, 11 bits per symbol" in lines
+    assert "composition  grouped of 2 groups, codewords of 4 int8, rotated" in lines
 
 
 def test_info_shows_provenance_and_no_control_characters(run, tmp_path, coded):
@@ -125,7 +137,8 @@ def test_codes_refuses_what_is_no_prefix(run, kdc, prefix):
 
 def test_groups_agree_with_a_plain_dictionary(run, tmp_path):
     codes = np.random.default_rng(3).integers(0, 3, size=(20_000, 5))  # more rows than one chunk
-    kdcode.save(kdcode.CodedTable.from_codes(None, codes, np.ones((5, 3, 2), np.float32)), tmp_path / "many.kdc")
+    codec = codec_of("linear", length=5, size=3)
+    kdcode.save(kdcode.CodedTable.from_codes(None, codes, codec), tmp_path / "many.kdc")
     expected = {}
     for row, code in enumerate(codes.tolist()):
         expected.setdefault(tuple(code), []).append(str(row))
@@ -133,6 +146,18 @@ def test_groups_agree_with_a_plain_dictionary(run, tmp_path):
     assert {tuple(group["code"]): group["symbols"] for group in found} == expected
     begun = json.loads(run("codes", tmp_path / "many.kdc", "--prefix", "2-0", "--limit", "0", "--json").stdout)
     assert [tuple(group["code"]) for group in begun] == sorted(code for code in expected if code[:2] == (2, 0))
+
+
+def test_codes_of_rows_with_scales_end_with_the_level(run, tmp_path):
+    codec = codec_of("scaled-linear", length=2, size=4)
+    kdcode.save(kdcode.CodedTable.from_codes(list("abc"), np.array([[3, 1, 7], [3, 1, 0], [3, 1, 7]]), codec),
+                tmp_path / "a.kdc")  # fmt: skip
+    assert run("codes", tmp_path / "a.kdc").stdout == "3-1-7  a c\n"
+    assert run("codes", tmp_path / "a.kdc", "--prefix", "3-1").stdout == "3-1-0  b\n3-1-7  a c\n"
+    assert run("codes", tmp_path / "a.kdc", "--prefix", "3-1-7").stdout == "3-1-7  a c\n"
+    refused = run("codes", tmp_path / "a.kdc", "--prefix", "3-1-8")
+    assert refused.exit_code == 1
+    assert "codes here have 3 integers in [0, 4), and the last in [0, 8)" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["info", "get", "neighbors", "codes"])

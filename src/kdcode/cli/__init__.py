@@ -59,8 +59,8 @@ class _Commands(click.Group):
             if error.errno == errno.EPIPE:
                 raise  # the reader of our output went away; click ends quietly
             _fail(ctx, f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
+        except KeyboardInterrupt as interruption:
+            click.echo(f"interrupted{interruption}", err=True)
             ctx.exit(INTERRUPTED)
 
 
@@ -71,9 +71,9 @@ def _fail(ctx: click.Context, message: str) -> None:
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=example("kdcode demo", "kdcode compress glove.txt glove.kdc --size 20x", "kdcode neighbors glove.kdc king"),
 )
 @click.version_option(__version__, prog_name="kdcode", message="%(prog)s %(version)s")
 def main() -> None:
-    """Make embedding tables many times smaller: a few small integers per symbol instead of a row of floats."""
+    """Make embedding tables many times smaller by learned quantization: a few small integers per symbol, not floats."""

@@ -3,56 +3,52 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import check_target, read_table, with_weights
-from kdcode.cli.flags import FlaggedCommand, example, given, take
-from kdcode.cli.learn import Limits, learn, make_plan, require_learning
-from kdcode.cli.plan import LIMITS, WEIGHTS
+from kdcode.cli.files import check_target, read_table
+from kdcode.cli.flags import FlaggedCommand, changed_flags, dashed, example, is_given, naming_flags, take
+from kdcode.cli.learn import learn, planning, require_learning
+from kdcode.cli.learner_flags import compress_sections, take_options
+from kdcode.cli.plan import GOALS, for_a_table, take_goal
 from kdcode.cli.progress import clock
-from kdcode.errors import CheckpointError, StorageError
+from kdcode.errors import CheckpointError, OptionError, StorageError
 
 if TYPE_CHECKING:
-    from kdcode.budget import Sizes
+    from kdcode.codec import Sizes
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint
+    from kdcode.learning import Checkpoint, Goal
     from kdcode.options import CompressOptions
     from kdcode.table import VectorTable
+
+_CODE_FLAGS = ("codebook_size", "code_length", "composition", "codebook_dtype", "effort", "seed")
+"""The flags of codes and learning that most runs need."""
 
 
 @click.command(
     "compress",
     cls=FlaggedCommand,
-    flags_of={"Codes and learning": "kdcode.options:CompressOptions", "Reading": "kdcode.formats:ReadOptions"},
+    sections=compress_sections,
+    short=(*GOALS, *_CODE_FLAGS, "force", "as_json", "quiet"),
     epilog=example(
         "kdcode compress glove.txt glove.kdc --size 20x", "kdcode compress glove.txt small.kdc -K 16 -D 8 --seed 1"
     ),
 )
-@click.argument("source", metavar="IN", type=click.Path(exists=True))
+@for_a_table
 @click.argument("target", metavar="OUT", type=click.Path())
-@LIMITS[0]
-@LIMITS[1]
-@LIMITS[2]
-@WEIGHTS
-@click.option("--format", "format_name", help="Format of IN; by default found from its name and content.")
-@click.option(
-    "--device", default="cpu", show_default=True, help="Where to learn, as torch names it: cpu, cuda, cuda:1."
-)
-@click.option("--fresh", is_flag=True, help="Start over where a checkpoint of an earlier run exists.")
+@click.option("--fresh", is_flag=True, help="Start over even if there is a checkpoint of an earlier run.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("--quiet", is_flag=True, help="No progress and no promise on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress and no promised sizes on stderr.")
 def command(
     source: str,
     target: str,
     *,
-    size: str | None,
-    bits: int | None,
-    max_error: float | None,
     weights: str | None,
     format_name: str | None,
     device: str,
@@ -60,97 +56,101 @@ def command(
     force: bool,
     as_json: bool,
     quiet: bool,
-    **values: Any,  # noqa: ANN401 - one value per field of the two dataclasses
+    **values: Any,  # noqa: ANN401 - one value per field of the options
 ) -> None:
     """Compress the table in IN to the .kdc file OUT.
 
     With --size, --bits or --max-error the codes are chosen as `kdcode plan` does; otherwise by -K, -D and the rest.
-    The size of OUT is told before learning starts. Ctrl-C saves a checkpoint beside OUT, and the same command goes on
-    from there.
+    The exact size of OUT is printed before learning starts. Ctrl-C saves a checkpoint beside OUT, and the same command
+    resumes from it.
     """
     from kdcode.formats import ReadOptions
-    from kdcode.options import CompressOptions, promised_sizes
     from kdcode.storage import save
 
-    options, reading = take(CompressOptions, values), take(ReadOptions, values)
-    planned = any(limit is not None for limit in (size, bits, max_error))
-    if planned:
+    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values)
+    if goal is not None:
         _refuse_what_is_planned()
     check_target(target, source=source, force=force)
     require_learning(device)
-    table = with_weights(read_table(source, format_name, reading, quiet=quiet), weights)
-    if planned:
-        limits = Limits(size, bits, max_error)
-        options = make_plan(table, options, limits, quiet=quiet, device=device).recommended.options
-    promised = promised_sizes(table, options)
-    if not quiet:
-        heading = f"{len(table):,} x {table.embedding_dim:,} to {_setting(options)}; "
-        page.echo([heading + "promised:", *page.size_rows(promised, len(table), table.embedding_dim)], err=True)
-    coded, checkpoint = _learn(table, options, target, device=device, fresh=fresh, quiet=quiet)
+    table = read_table(source, format_name, reading, weights, quiet=quiet)
+    with _resumable(target, fresh=fresh) as checkpoint:
+        if goal is not None:
+            options = _planned(table, options, goal, checkpoint, quiet=quiet, device=device)
+        promised = _promise(table, options, quiet=quiet)
+        coded = learn(table, options, quiet=quiet, device=device, checkpoint=checkpoint)
     file_bytes = save(coded, target)
     checkpoint.remove()
     if coded.sizes != promised:
         raise StorageError(f"{target}: holds {coded.sizes.as_dict()} where {promised.as_dict()} were promised")
-    result = _result(table, coded, target, checkpoint.resumed_step)
+    result = _result(coded, target, checkpoint.resumed_step)
     if as_json:
         page.print_json(result)
         return
+    format_flags = ["--format", format_name] if format_name else []
+    next_lines = _next_commands(coded, source, target, [*format_flags, *changed_flags(reading)])
     page.echo([click.style(page.shown(target), bold=True), *_lines(result, coded, promised, file_bytes)])
-    page.echo(
-        ["", "next", *(f"  {line}" for line in _next_commands(coded, source, target, format_name, given(reading)))]
-    )
+    page.echo(["", "next", *(f"  {line}" for line in next_lines)])
 
 
-def _learn(
-    table: VectorTable,
-    options: CompressOptions,
-    target: str,
-    *,
-    device: str,
-    fresh: bool,
-    quiet: bool,
-) -> tuple[CodedTable, Checkpoint]:
-    """The codes, and the checkpoint that can go once they are saved."""
+def _refuse_what_is_planned() -> None:
+    """Refuse K, D and the like where a goal is given, from which they follow."""
+    from kdcode.learning.planning import PLANNED
+
+    goal = next(name for name in GOALS if is_given(name))
+    for name in PLANNED:
+        if is_given(name):
+            raise click.UsageError(f"{dashed(name)} is chosen for {dashed(goal)}; leave one of the two out")
+
+
+@contextmanager
+def _resumable(target: str, *, fresh: bool) -> Iterator[Checkpoint]:
+    """Gives the checkpoint beside `target`; an interruption says whether the same command resumes from it."""
     from kdcode.learning import Checkpoint
 
     kept = Path(f"{target}.checkpoint")
     if fresh:
         kept.unlink(missing_ok=True)
-    checkpoint = Checkpoint(kept)
     try:
-        return learn(table, options, quiet=quiet, device=device, checkpoint=checkpoint), checkpoint
+        yield Checkpoint(kept)
     except CheckpointError as error:
         raise CheckpointError(f"{error}; --fresh starts over") from error
     except KeyboardInterrupt:
-        where = f"; the same command goes on from {kept}" if kept.exists() else ""
-        click.echo(f"interrupted{where}", err=True)
-        raise click.exceptions.Exit(130) from None
+        raise KeyboardInterrupt(f"; the same command resumes from {kept}" if kept.exists() else "") from None
 
 
-def _refuse_what_is_planned() -> None:
-    """Where a limit is given, K, D and the like follow from it."""
-    from kdcode.learning.planning import PLANNED
+def _planned(
+    table: VectorTable, options: CompressOptions, goal: Goal, checkpoint: Checkpoint, *, quiet: bool, device: str
+) -> CompressOptions:
+    """The options for a goal: those of the checkpoint where it has them, else a new plan's."""
+    from kdcode.learning import planned_options
 
-    context = click.get_current_context()
-    for param in context.command.get_params(context):
-        given_by = context.get_parameter_source(param.name or "")
-        if param.name in PLANNED and given_by is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{param.opts[-1]} is chosen for the size; leave it or the size out")
+    with naming_flags(OptionError), planning(quiet=quiet) as on_candidate:
+        return planned_options(table, options, goal, checkpoint=checkpoint, on_candidate=on_candidate, device=device)
+
+
+def _promise(table: VectorTable, options: CompressOptions, *, quiet: bool) -> Sizes:
+    """The sizes that the file will have, printed unless `quiet`."""
+    from kdcode.options import promised_sizes
+
+    with naming_flags(OptionError):
+        promised = promised_sizes(table, options)
+    if not quiet:
+        heading = f"{len(table):,} x {table.embedding_dim:,} to {_setting(options)}; promised:"
+        page.echo([heading, *page.size_rows(promised, len(table), table.embedding_dim)], err=True)
+    return promised
 
 
 def _setting(options: CompressOptions) -> str:
-    words = f"K={options.codebook_size}, D={options.code_length}, {options.composition}, {options.numbers}"
-    words += f", codewords of {options.codeword_dim}" if options.codeword_dim else ""
-    return words + (f", {options.groups} groups" if options.groups else "")
+    words = f"K={options.codebook_size}, D={options.code_length}, {page.composition(options)}, {options.codebook_dtype}"
+    return words + (f", scales of {options.scale_bits} bits" if options.scale_bits else "")
 
 
-def _result(table: VectorTable, coded: CodedTable, target: str, resumed_step: int) -> dict[str, Any]:
-    from kdcode.evaluation import evaluate
-
+def _result(coded: CodedTable, target: str, resumed_step: int) -> dict[str, Any]:
+    """What `--json` prints: the file, and the errors that were measured when it was learned."""
+    measured = ("relative_error", "mean_cosine", "norm_error", "weighted_error", "seconds")
     return {
         **page.describe(coded, target),
-        **evaluate(table, coded).as_dict(),
-        "seconds": coded.provenance.get("seconds"),
+        **{name: coded.provenance[name] for name in measured if name in coded.provenance},
         "resumed_step": resumed_step,
     }
 
@@ -160,21 +160,14 @@ def _lines(result: dict[str, Any], coded: CodedTable, promised: Sizes, file_byte
         "as promised": f"{page.amount(promised.total)} of codes, codewords and symbols, to the byte",
         "relative error": f"{result['relative_error']:.4f}   (0: a perfect copy, 1: the mean vector for every row)",
         "mean cosine": f"{result['mean_cosine']:.4f}",
-        "learned in": clock(result["seconds"]) if result["seconds"] is not None else "unknown time",
+        "learned in": clock(result["seconds"]),
     }
     sizes = page.size_rows(coded.sizes, len(coded), coded.embedding_dim, file_bytes)
     return [*sizes, *(f"  {line}" for line in page.pairs(facts))]
 
 
-def _next_commands(
-    coded: CodedTable, source: str, target: str, format_name: str | None, reading: list[str]
-) -> list[str]:
+def _next_commands(coded: CodedTable, source: str, target: str, reading: list[str]) -> list[str]:
     first = coded.symbols[:200]
     symbol = next((symbol for symbol in first if symbol.isalpha() and len(symbol) > 3), first[0])
-    format_flags = ["--format", format_name] if format_name else []
-    commands = (
-        ["info", target],
-        ["neighbors", target, symbol],
-        ["verify", target, source, *format_flags, *reading],
-    )
+    commands = (["info", target], ["neighbors", target, symbol], ["verify", target, source, *reading])
     return [shlex.join(["kdcode", *words]) for words in commands]

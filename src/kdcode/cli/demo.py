@@ -1,8 +1,7 @@
-"""`kdcode demo`: the embedded table compressed, and one page that shows what came of it."""
+"""`kdcode demo`: the embedded table compressed, and one page that shows the result."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,9 +15,9 @@ from kdcode.cli.learn import learn, on_one_thread, require_learning
 @click.command("demo", epilog=example("kdcode demo", "kdcode demo --out glove-demo.kdc"))
 @click.option("--out", "target", type=click.Path(), help="Keep the compressed table in this .kdc file.")
 @click.option("--force", is_flag=True, help="Replace the file of --out if it exists.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def command(target: str | None, force: bool, quiet: bool) -> None:
-    """Compress 10,000 word vectors now and show what came of it.
+    """Compress 10,000 word vectors and show the result.
 
     Takes less than a minute. The vectors are GloVe's for common English words and come with kdcode.
     """
@@ -31,14 +30,13 @@ def command(target: str | None, force: bool, quiet: bool) -> None:
         check_target(target, force=force)
     require_learning()
     table = glove_50d()
-    options = CompressOptions(codebook_size=16, code_length=16, numbers="int8")
+    options = CompressOptions(codebook_size=16, code_length=16, codebook_dtype="int8")
     # As in the paper's table of codes: 6^4 = 1,296 of them for 10,000 words, so that words have to share.
-    crowding = CompressOptions(codebook_size=6, code_length=4)
+    crowding = CompressOptions.of(codebook_size=6, code_length=4, effort="best")
     with on_one_thread():
         coded = learn(table, options, title="learning codes", quiet=quiet)
         crowded = learn(table, crowding, title="learning very short codes", quiet=quiet)
-    with ExitStack() as stack:
-        file = Path(target or Path(stack.enter_context(TemporaryDirectory()), "demo.kdc"))
-        file_bytes = save(coded, file)
+    with TemporaryDirectory() as folder:
+        file_bytes = save(coded, target or Path(folder, "demo.kdc"))
     demo = Demo(table, coded, crowded, file_bytes, Path(target) if target else None)
     click.echo("\n".join(render(demo)))

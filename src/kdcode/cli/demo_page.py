@@ -12,10 +12,8 @@ import click
 import numpy as np
 
 from kdcode.cli import page
-from kdcode.cli.codes import find_groups
 from kdcode.cli.progress import clock
 from kdcode.coded import CodedTable
-from kdcode.evaluation import evaluate
 from kdcode.table import VectorTable
 
 WIDTH = 80
@@ -33,8 +31,8 @@ class Demo:
     """What the page is made of.
 
     Args:
-        table: the vectors as they were.
-        coded: the table as it became.
+        table: the original vectors.
+        coded: the compressed table, as `kdcode.compress` gives it.
         crowded: the same words in codes so few that words have to share them.
         file_bytes: size of the saved `coded`.
         kept: where `coded` was kept, or None.
@@ -67,7 +65,7 @@ def _opening(demo: Demo) -> Iterator[str]:
     yield from textwrap.wrap(
         f"Just now, in {clock(coded.provenance['seconds'])}: {len(coded):,} English words (GloVe), each {dim} floats "
         f"= {32 * dim:,} bits, became codes of D={coded.code_length} integers below K={coded.codebook_size} "
-        f"= {coded.bits_per_symbol} bits.",
+        f"= {coded.spec.bits} bits.",
         WIDTH,
     )
 
@@ -90,10 +88,10 @@ def _sizes(demo: Demo) -> Iterator[str]:
 
 
 def _loss(demo: Demo) -> Iterator[str]:
-    found = evaluate(demo.table, demo.coded)
+    error, cosine = (demo.coded.provenance[name] for name in ("relative_error", "mean_cosine"))
     yield _heading("What was lost")
-    yield f"  {found.relative_error:.1%} of the variance (relative error {found.relative_error:.4f})"
-    yield f"  mean cosine between a vector and its copy: {found.mean_cosine:.4f}"
+    yield f"  {error:.1%} of the variance (relative error {error:.4f})"
+    yield f"  mean cosine between a vector and its copy: {cosine:.4f}"
 
 
 def _codes(demo: Demo) -> Iterator[str]:
@@ -126,7 +124,7 @@ def _groups(demo: Demo) -> Iterator[str]:
         initial_indent="  ",
         subsequent_indent="  ",
     )
-    groups = {group.code: group.rows for group in find_groups(crowded)}
+    groups = dict(crowded.code_groups())
     shown: set[tuple[int, ...]] = set()
     for anchor in ANCHORS:
         code = crowded.code_of(anchor)

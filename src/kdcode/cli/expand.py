@@ -17,7 +17,7 @@ from kdcode.cli.progress import progress
 @click.argument("target", metavar="OUT", type=click.Path())
 @click.option("--format", "format_name", help="Format of OUT; by default found from its name. See `kdcode formats`.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def command(file: str, target: str, format_name: str | None, force: bool, quiet: bool) -> None:
     """Write the vectors of a .kdc FILE to OUT, in any format."""
     from kdcode.formats import write

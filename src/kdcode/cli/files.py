@@ -39,31 +39,19 @@ def check_target(target: str, *, force: bool, source: str | None = None) -> None
 
 
 def with_weights(table: VectorTable, path: str | None) -> VectorTable:
-    """The table with the weights of a file: a line "symbol number" for each symbol, in any order, or numbers alone.
-
-    Symbols that the file does not name weigh 0; names that the table does not have are passed over.
-
-    Raises:
-        OptionError: a line is neither, or the file has numbers for another number of rows.
-    """
+    """The table with the weights of a file; see `kdcode.formats.symbol_weights`."""
     if path is None:
         return table
+    from kdcode.formats.symbol_weights import read_weights
     from kdcode.table import VectorTable
 
-    lines = [line.rsplit(maxsplit=1) for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
-    try:
-        if all(len(words) == 1 for words in lines):
-            weights = [float(words[0]) for words in lines]
-        else:
-            found = {symbol: float(number) for symbol, number in lines}
-            weights = [found.get(symbol, 0.0) for symbol in table.symbols]
-    except ValueError:
-        raise OptionError(f"{path}: expected lines of a symbol and a number, or of numbers alone") from None
-    return VectorTable(table.symbols, table.matrix, weights)
+    return VectorTable(table.symbols, table.matrix, read_weights(path, table))
 
 
-def read_table(source: str, format_name: str | None, options: ReadOptions, *, quiet: bool) -> VectorTable:
-    """Read a table in any format; lines that were skipped are told on stderr."""
+def read_table(
+    source: str, format_name: str | None, options: ReadOptions, weights: str | None = None, *, quiet: bool
+) -> VectorTable:
+    """Read a table in any format, and the file of its weights; lines that were skipped are told on stderr."""
     from kdcode.formats import SkippedLinesWarning, read
 
     with warnings.catch_warnings(record=True) as caught:
@@ -72,4 +60,4 @@ def read_table(source: str, format_name: str | None, options: ReadOptions, *, qu
             table = read(source, format=format_name, on_progress=advance, **asdict(options))
     for warning in caught:
         click.echo(f"{click.style('warning:', fg='yellow')} {warning.message}", err=True)
-    return table
+    return with_weights(table, weights)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields
-from importlib import import_module
+from functools import cache
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -13,49 +14,82 @@ import click
 from kdcode.errors import OptionError
 
 Options = TypeVar("Options")
+Sections = Mapping[str, Sequence[click.Option]]
+"""Flags by the heading that they have in the help text."""
 
-_SHORT = {"codebook_size": "-K", "code_length": "-D"}
-"""The paper's letters, for the two flags that every run sets."""
+_OWN = "Options"
+"""The heading of a command's own flags."""
+
+_SHORT_NAMES = {"codebook_size": "-K", "code_length": "-D"}
+"""The paper's letters, for the two flags that most runs set."""
+
+_ALL_ASKED = "kdcode.help_all"
 
 
 class FlaggedCommand(click.Command):
-    """A command with one more flag for every field of some dataclasses.
-
-    The dataclasses are imported when the flags are first needed, which keeps `kdcode --help` free of numpy.
+    """A command with flags made from dataclasses, and with a short help where it has many flags.
 
     Args:
-        flags_of: heading in the help to "module:Dataclass".
+        sections: gives the made flags by heading. It is called when the flags are first needed, which keeps
+            `kdcode --help` free of numpy.
+        short: the flags that `--help` shows, in this order; `--help-all` then shows all. Without it `--help` does.
     """
 
-    def __init__(self, *args: Any, flags_of: Mapping[str, str], **settings: Any) -> None:  # noqa: ANN401 - click's own
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - click's own
+        sections: Callable[[], Sections],
+        short: Sequence[str] = (),
+        **settings: Any,  # noqa: ANN401 - click's own
+    ) -> None:
         super().__init__(*args, **settings)
-        self._flags_of = flags_of
-        self._sections: dict[str, list[click.Option]] | None = None
-
-    def sections(self) -> dict[str, list[click.Option]]:
-        """The flags made from dataclasses, by heading."""
-        if self._sections is None:
-            self._sections = {title: flags_for(_named(home)) for title, home in self._flags_of.items()}
-        return self._sections
+        self.sections = cache(sections)
+        self._short = short
+        self._help_all = [_help_all_flag()] if short else []
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own parameters, then the made ones, then --help."""
+        """The command's own parameters, then the made ones, then --help and --help-all."""
         *own, last = super().get_params(ctx)
-        return [*own, *(flag for flags in self.sections().values() for flag in flags), last]
+        made = [flag for flags in self.sections().values() for flag in flags]
+        return [*own, *made, last, *self._help_all]
+
+    def full_help(self, ctx: click.Context) -> str:
+        """The help text with every flag."""
+        ctx.meta[_ALL_ASKED] = True
+        return self.get_help(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Own flags first, then one block per dataclass."""
-        blocks = {"Options": [param for param in super().get_params(ctx) if isinstance(param, click.Option)]}
-        for title, flags in {**blocks, **self.sections()}.items():
-            records = [record for flag in flags if (record := flag.get_help_record(ctx)) is not None]
+        """The flags of the short help, or every flag under its heading."""
+        flags = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        blocks: dict[str, Sequence[click.Option]]
+        if self._short and not ctx.meta.get(_ALL_ASKED):
+            by_name = {flag.name: flag for flag in flags}
+            blocks = {_OWN: [*(by_name[name] for name in self._short), *flags[-2:]]}  # the last two are for help
+        else:
+            made = [flag for block in self.sections().values() for flag in block]
+            blocks = {_OWN: [flag for flag in flags if flag not in made], **self.sections()}
+        for title, block in blocks.items():
+            records = [record for flag in block if (record := flag.get_help_record(ctx)) is not None]
             with formatter.section(title):
                 formatter.write_dl(records)
 
 
-def flags_for(options: type[Any]) -> list[click.Option]:
-    """One flag per field: its name with dashes, its type, its default, and `help` and `choices` of its metadata."""
+def reading_sections(title: str = "Reading") -> Sections:
+    """The flags of how a file is read."""
+    from kdcode.formats import ReadOptions
+
+    return {title: flags_for(ReadOptions)}
+
+
+def flags_for(options: type[Any], only: Collection[str] | None = None) -> list[click.Option]:
+    """One flag per field: its name with dashes, its type, its default, and `help` and `choices` of its metadata.
+
+    Args:
+        options: a dataclass.
+        only: the names of the fields that are wanted; all of them where left out.
+    """
     hints = get_type_hints(options)
-    return [_flag(item, hints[item.name]) for item in fields(options)]
+    return [_flag(item, hints[item.name]) for item in fields(options) if only is None or item.name in only]
 
 
 def take(options: type[Options], values: dict[str, Any]) -> Options:
@@ -64,19 +98,36 @@ def take(options: type[Options], values: dict[str, Any]) -> Options:
     Raises:
         click.UsageError: a value is refused; the message names the flag.
     """
-    items = fields(options)  # type: ignore[arg-type]
+    names = [item.name for item in fields(options)]  # type: ignore[arg-type]
+    with naming_flags():
+        return options(**{name: values.pop(name) for name in names})
+
+
+@contextmanager
+def naming_flags(refusal: type[Exception] = click.UsageError) -> Iterator[None]:
+    """Let refusals of options name flags: a message that begins with the name of a field begins with its flag."""
     try:
-        return options(**{item.name: values.pop(item.name) for item in items})
+        yield
     except OptionError as error:
         message = str(error)
-        named = next((item for item in items if message.startswith(item.name)), None)
-        raise click.UsageError(message.replace(named.name, _dashed(named), 1) if named else message) from error
+        context = click.get_current_context()
+        for param in context.command.get_params(context):
+            name = param.name or ""
+            if isinstance(param, click.Option) and message.startswith((f"{name} ", f"{name}:")):
+                raise refusal(dashed(name) + message.removeprefix(name)) from error
+        raise
 
 
-def given(options: object) -> list[str]:
-    """The flags that say what differs from the defaults."""
+def is_given(name: str) -> bool:
+    """Whether the flag of this name was set by the user: its default does not count."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (None, click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
+
+
+def changed_flags(options: object) -> list[str]:
+    """The words of a command line that say what differs from the defaults."""
     changed = [item for item in fields(options) if getattr(options, item.name) != item.default]  # type: ignore[arg-type]
-    return [word for item in changed for word in (_dashed(item), str(getattr(options, item.name)))]
+    return [word for item in changed for word in (dashed(item.name), str(getattr(options, item.name)))]
 
 
 def example(*lines: str) -> str:
@@ -84,13 +135,18 @@ def example(*lines: str) -> str:
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
 
 
+def dashed(name: str) -> str:
+    """The flag of a field."""
+    return f"--{name.replace('_', '-')}"
+
+
 def _flag(item: Field[Any], hint: Any) -> click.Option:  # noqa: ANN401 - a type or a union of types
-    dashed = _dashed(item)
+    flag = dashed(item.name)
     kind = next((part for part in get_args(hint) if part is not NoneType), hint)
     choices = item.metadata.get("choices")
     if kind is bool:
-        dashed = f"{dashed}/--no-{dashed[2:]}"
-    names = [dashed, item.name] if item.name not in _SHORT else [_SHORT[item.name], dashed, item.name]
+        flag = f"{flag}/--no-{flag[2:]}"
+    names = [flag, item.name] if item.name not in _SHORT_NAMES else [_SHORT_NAMES[item.name], flag, item.name]
     return click.Option(
         names,
         type=click.Choice(choices) if choices else kind,
@@ -101,11 +157,17 @@ def _flag(item: Field[Any], hint: Any) -> click.Option:  # noqa: ANN401 - a type
     )
 
 
-def _dashed(item: Field[Any]) -> str:
-    return f"--{item.name.replace('_', '-')}"
+def _help_all_flag() -> click.Option:
+    def show(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing and isinstance(ctx.command, FlaggedCommand):
+            click.echo(ctx.command.full_help(ctx), color=ctx.color)
+            ctx.exit()
 
-
-def _named(home: str) -> type[Any]:
-    module, name = home.split(":")
-    found: type[Any] = getattr(import_module(module), name)
-    return found
+    return click.Option(
+        ["--help-all"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Show all options: codes, learners, reading files.",
+    )

@@ -15,24 +15,11 @@ def command(as_json: bool) -> None:
     from kdcode.formats import FORMATS
 
     if as_json:
-        page.print_json(
-            [
-                {
-                    "name": item.name,
-                    "description": item.description,
-                    "suffixes": item.suffixes,
-                    "read": True,
-                    "write": item.write is not None,
-                    "extra": item.extra,
-                }
-                for item in FORMATS.values()
-            ]
-        )
+        page.print_json([{**vars(item), "read": True, "write": item.write is not None} for item in FORMATS.values()])
         return
     rows = [("format", "suffixes", "does", "description")]
     for item in FORMATS.values():
         does = "read, write" if item.write is not None else "read"
         needs = f" (pip install 'kdcode[{item.extra}]')" if item.extra else ""
         rows.append((item.name, " ".join(item.suffixes), does, item.description + needs))
-    widths = [max(len(row[column]) for row in rows) + 2 for column in range(3)]
-    page.echo("".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) + row[3] for row in rows)
+    page.echo(page.columns(rows))

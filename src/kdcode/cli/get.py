@@ -19,7 +19,7 @@ from kdcode.cli.flags import example
 def command(file: str, symbols: tuple[str, ...], as_codes: bool, as_json: bool) -> None:
     """Print the vectors of symbols in a .kdc FILE.
 
-    One line per symbol: the symbol and its numbers, parted by spaces.
+    One line per symbol: the symbol and its numbers, separated by spaces.
 
     A SYMBOL that is a single dash stands for symbols on standard input, one per line.
     """

@@ -12,7 +12,7 @@ from kdcode.cli.flags import example
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(file: str, as_json: bool) -> None:
-    """Show the shape, the bytes and the learning of a .kdc FILE."""
+    """Show the codes, the bytes and the origin of a .kdc FILE."""
     from kdcode.storage import load
 
     coded = load(file)
@@ -20,12 +20,16 @@ def command(file: str, as_json: bool) -> None:
     if as_json:
         page.print_json(facts)
         return
+    spec = coded.spec
+    scale = f", {spec.scale_bits} bits of scale" if spec.scale_bits else ""
+    groups = f" of {spec.groups} groups" if spec.composition == "grouped" else ""
+    rotated = ", rotated" if spec.is_rotated else ""
     shape = {
         "symbols": f"{len(coded):,}",
         "dimensions": f"{coded.embedding_dim:,}",
-        "code": f"K={coded.codebook_size}, D={coded.code_length}, {coded.bits_per_symbol} bits per symbol",
-        "composition": f"{coded.composition.name}, codewords of {facts['codeword_dim']} {facts['number_format']}",
-        "parameters": f"{facts['parameters']:,} (the codes not counted)",
+        "code": f"K={spec.codebook_size}, D={spec.code_length}{scale}, {spec.bits} bits per symbol",
+        "composition": f"{spec.composition}{groups}, codewords of {spec.codeword_dim} {spec.codebook_dtype}{rotated}",
+        "parameters": f"{spec.parameters:,} (codes not counted)",
     }
     page.echo([click.style(page.shown(file), bold=True), *page.pairs(shape), ""])
     page.echo(page.size_rows(coded.sizes, len(coded), coded.embedding_dim, facts["file_bytes"]))
@@ -34,11 +38,11 @@ def command(file: str, as_json: bool) -> None:
 
 
 def _flat(values: dict[str, object]) -> dict[str, str]:
-    """Provenance by name, options under their own names; nothing in it can break a line."""
+    """Provenance by name, options under their own names, without unset ones; nothing in it can break a line."""
     flat: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, dict):
             flat.update(_flat(value))
-        else:
+        elif value is not None:
             flat[page.shown(name)] = page.shown(f"{value:.6g}" if isinstance(value, float) else str(value))
     return flat

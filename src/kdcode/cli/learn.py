@@ -1,20 +1,22 @@
-"""Learning with a progress bar and a clean Ctrl-C; shared by `compress` and `demo`."""
+"""Planning and learning with a progress bar and a clean Ctrl-C; shared by `plan`, `compress` and `demo`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
-from kdcode.cli.interrupt import stopping_at_safe_places
 from kdcode.cli.progress import progress
 from kdcode.errors import OptionError
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, Plan, StepReport
+    from kdcode.learning import Checkpoint, StepReport
     from kdcode.options import CompressOptions
     from kdcode.table import VectorTable
 
@@ -39,6 +41,32 @@ def require_learning(device: str = "cpu") -> None:
 
 
 @contextmanager
+def stopping_at_safe_places() -> Iterator[Callable[[], None]]:
+    """Hold the first Ctrl-C back until the yielded function is called, which then raises KeyboardInterrupt."""
+    asked = False
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        click.echo("\nstopping after this step; Ctrl-C again stops at once", err=True)
+
+    def check() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield check  # only the main thread may handle signals
+        return
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def on_one_thread() -> Iterator[None]:
     """Run torch on one thread: the same codes on every machine, and no slower for batches this small."""
     import torch
@@ -51,40 +79,17 @@ def on_one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class Limits(NamedTuple):
-    """How small, or how good: the values of three flags, of which one is given."""
-
-    size: str | None
-    bits: int | None
-    max_error: float | None
-
-
-def make_plan(
-    table: VectorTable,
-    options: CompressOptions,
-    limits: Limits,
-    *,
-    quiet: bool = False,
-    device: str = "cpu",
-) -> Plan:
-    """Run `kdcode.plan` with a progress bar."""
-    from kdcode.learning import plan
-
+@contextmanager
+def planning(*, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """Show a plan's progress: gives the `on_candidate` for it. A Ctrl-C stops it between two candidates."""
     with progress("planning", quiet=quiet) as advance, stopping_at_safe_places() as stop_if_asked:
 
         def on_candidate(done: int, of: int, name: str) -> None:
             advance(done, of, name)
             stop_if_asked()
 
-        return plan(
-            table,
-            limits.size,
-            bits=limits.bits,
-            max_error=limits.max_error,
-            options=options,
-            on_candidate=on_candidate,
-            device=device,
-        )
+        yield on_candidate
+        stop_if_asked()  # during the last candidate
 
 
 def learn(
@@ -107,7 +112,7 @@ def learn(
         def on_step(report: StepReport) -> None:
             nonlocal told
             if not told and checkpoint is not None and checkpoint.resumed_step:
-                click.echo(f"going on from step {checkpoint.resumed_step:,} of {report.total_steps:,}", err=True)
+                click.echo(f"resuming from step {checkpoint.resumed_step:,} of {report.total_steps:,}", err=True)
             told = True
             note = f"loss {report.loss:.4f}, {report.codes_changed:.1%} of codes changed"
             advance(report.step, report.total_steps, note)

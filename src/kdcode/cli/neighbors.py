@@ -8,15 +8,15 @@ from kdcode.cli import page
 from kdcode.cli.flags import example
 from kdcode.errors import OptionError
 
+_METRICS = click.Choice(["cosine", "dot", "l2"])
+
 
 @click.command("neighbors", epilog=example("kdcode neighbors glove.kdc king -k 5"))
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.argument("symbol", required=False)
 @click.option("-k", "count", type=click.IntRange(min=1), default=10, show_default=True, help="How many.")
-@click.option(
-    "--metric", type=click.Choice(["cosine", "dot", "l2"]), default="cosine", show_default=True, help="What near means."
-)
-@click.option("--vector", help="Look near these numbers, parted by spaces or commas, instead of a SYMBOL.")
+@click.option("--metric", type=_METRICS, default="cosine", show_default=True, help="How nearness is measured.")
+@click.option("--vector", help="Search near these numbers, separated by spaces or commas, instead of a SYMBOL.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(file: str, symbol: str | None, count: int, metric: str, vector: str | None, as_json: bool) -> None:
     """Print the symbols of a .kdc FILE nearest to SYMBOL."""
@@ -37,4 +37,4 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.replace(",", " ").split()]
     except ValueError as error:
-        raise OptionError(f"--vector takes numbers parted by spaces or commas: {error}") from None
+        raise OptionError(f"--vector takes numbers separated by spaces or commas: {error}") from None

@@ -4,41 +4,38 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from os import PathLike
-
-    from kdcode.budget import Sizes
+    from kdcode.arrays import FloatArray
+    from kdcode.codec import Sizes
     from kdcode.coded import CodedTable
-    from kdcode.table import FloatArray
+    from kdcode.options import CompressOptions
 
 _UNSHOWABLE = {"Cc", "Cs", "Zl", "Zp"}
 
 
-def describe(coded: CodedTable, path: str | PathLike[str]) -> dict[str, Any]:
+def describe(coded: CodedTable, path: str) -> dict[str, Any]:
     """Everything that `info` says of a file, by name, as JSON values."""
-    from pathlib import Path
-
     file_bytes = Path(path).stat().st_size
     count, dim, sizes = len(coded), coded.embedding_dim, coded.sizes
+    shape = ("codebook_size", "code_length", "codeword_dim", "composition", "groups", "codebook_dtype", "scale_bits")
     return {
-        "file": str(path),
+        "file": path,
         "file_bytes": file_bytes,
         "overhead_bytes": file_bytes - sizes.total,
         "num_embeddings": count,
         "embedding_dim": dim,
-        "codebook_size": coded.codebook_size,
-        "code_length": coded.code_length,
-        "codeword_dim": coded.shape.codeword_dim,
-        "composition": coded.composition.name,
-        "number_format": coded.shape.number_format,
-        "bits_per_symbol": coded.bits_per_symbol,
-        "parameters": coded.shape.parameters,
+        **{name: getattr(coded.spec, name) for name in shape},
+        "rotated": coded.spec.is_rotated,
+        "bits": coded.spec.bits,
+        "parameters": coded.spec.parameters,
         "original_bytes": 4 * count * dim,
         "sizes": sizes.as_dict(),
         "ratio_embedding": sizes.ratio(count, dim),
@@ -61,10 +58,8 @@ def size_rows(sizes: Sizes, num_embeddings: int, embedding_dim: int, file_bytes:
     """The bytes of each part, their sum, and both ratios; without `file_bytes` it is a promise, header left out."""
     parts = [("codes", sizes.codes), ("codebook", sizes.codebook), ("composition", sizes.composition)]
     total, what = (sizes.total, "total") if file_bytes is None else (file_bytes, "file")
-    ratio, file_ratio = (
-        sizes.ratio(num_embeddings, embedding_dim),
-        sizes.file_ratio(num_embeddings, embedding_dim, total),
-    )
+    ratio = sizes.ratio(num_embeddings, embedding_dim)
+    file_ratio = sizes.file_ratio(num_embeddings, embedding_dim, total)
     rows = [f"  {name:<12}{amount(size):>16}" for name, size in parts]
     rows.append(f"  {'embedding':<12}{amount(sizes.embedding):>16}   {ratio:.1f}x smaller than float32 vectors")
     rows.append(f"  {'symbols':<12}{amount(sizes.symbols):>16}")
@@ -74,10 +69,25 @@ def size_rows(sizes: Sizes, num_embeddings: int, embedding_dim: int, file_bytes:
     return rows
 
 
+def composition(options: CompressOptions) -> str:
+    """The composition of codes with what sets it apart: linear, codewords of 30; grouped, 4 groups, rotated."""
+    words = f", codewords of {options.codeword_dim}" if options.codeword_dim else ""
+    words += f", {options.groups} groups" if options.groups else ""
+    return options.composition + words + (", rotated" if options.rotation else "")
+
+
 def pairs(values: Mapping[str, object]) -> list[str]:
     """Names and values as aligned lines."""
     width = max(map(len, values)) + 2
     return [f"{name:<{width}}{value}" for name, value in values.items()]
+
+
+def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Rows of cells as lines with aligned columns; those numbered in `right` are aligned at their right edge."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    edges = [">" if number in right else "<" for number in range(len(widths))]
+    lines = ([f"{cell:{edge}{width}}" for cell, edge, width in zip(row, edges, widths, strict=True)] for row in rows)
+    return ["  ".join(line).rstrip() for line in lines]
 
 
 def echo(lines: Iterable[str], *, err: bool = False) -> None:
@@ -109,15 +119,8 @@ def shortest(vector: FloatArray) -> list[float]:
 
 def clipped(words: Sequence[str], width: int) -> str:
     """As many of the words as fit in `width` columns."""
-    line = ""
-    for word in words:
-        longer = f"{line} {shown(word)}".strip()
-        if len(longer) > width:
-            while len(line) > width - 2:
-                line = line.rpartition(" ")[0]
-            return f"{line} …".strip()
-        line = longer
-    return line
+    line = " ".join(map(shown, words))
+    return textwrap.shorten(line, width, placeholder=" …", break_long_words=False, break_on_hyphens=False)
 
 
 def _finite(value: object) -> object:

@@ -2,87 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import read_table, with_weights
-from kdcode.cli.flags import FlaggedCommand, example, take
-from kdcode.cli.learn import Limits, make_plan, require_learning
+from kdcode.cli.files import read_table
+from kdcode.cli.flags import FlaggedCommand, Sections, example, flags_for, naming_flags, reading_sections, take
+from kdcode.cli.learn import planning, require_learning
 from kdcode.cli.progress import clock
+from kdcode.errors import OptionError
 
 if TYPE_CHECKING:
-    from kdcode.learning import Candidate, Plan
+    from kdcode.learning import Candidate, Goal, Plan
 
-LIMITS = (
+GOALS = ("size", "bits", "max_error")
+
+_SHARED_FLAGS = (
+    click.argument("source", metavar="IN", type=click.Path(exists=True)),
     click.option("--size", metavar="SIZE", help="20x (times smaller than float32 vectors), 500KB of file, or bytes."),
-    click.option("--bits", type=int, help="Bits of a code at most, whatever the codebook takes."),
-    click.option("--max-error", type=float, help="Relative error not to be passed, at the smallest size."),
+    click.option("--bits", type=int, help="Bits of a code and its row's scale at most, whatever the codebook takes."),
+    click.option("--max-error", type=float, help="The smallest table with at most this relative error."),
+    click.option(
+        "--weights",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="How much rows count, such as how often symbols are used: a symbol and a number in each line.",
+    ),
+    click.option("--format", "format_name", help="Format of IN; by default found from its name and content."),
+    click.option(
+        "--device", default="cpu", show_default=True, help="Where to learn, as torch names it: cpu, cuda, cuda:1."
+    ),
 )
-"""The flags that say how small; `compress` has them too."""
 
-WEIGHTS = click.option(
-    "--weights",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="How much rows count, such as how often symbols are used: lines of a symbol and a number.",
-)
+
+def for_a_table(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command what `plan` and `compress` both take: a table, how small it should be, and where to learn."""
+    return reduce(lambda decorated, flag: flag(decorated), reversed(_SHARED_FLAGS), command)
+
+
+def take_goal(values: dict[str, Any]) -> Goal | None:
+    """Remove the goal from the values that click parsed: the one that was asked for, or None.
+
+    Raises:
+        click.UsageError: more than one is given, or one that cannot be read.
+    """
+    given = {name: value for name in GOALS if (value := values.pop(name)) is not None}
+    if len(given) > 1:
+        raise click.UsageError("give one of --size, --bits and --max-error, not several")
+    if not given:
+        return None
+    from kdcode.learning import Goal
+
+    with naming_flags():
+        goal = Goal(**given)
+        if goal.max_error is None:
+            _ = goal.limit  # refuses a size that cannot be read
+    return goal
+
+
+def _sections() -> Sections:
+    from kdcode.options import AdditiveOptions, CompressOptions
+
+    return {"Learning": [*flags_for(AdditiveOptions), *flags_for(CompressOptions, only=["seed"])], **reading_sections()}
 
 
 @click.command(
     "plan",
     cls=FlaggedCommand,
-    flags_of={"Reading": "kdcode.formats:ReadOptions"},
+    sections=_sections,
     epilog=example("kdcode plan glove.txt --size 20x", "kdcode plan glove.txt --max-error 0.2 --effort best"),
 )
-@click.argument("source", metavar="IN", type=click.Path(exists=True))
-@LIMITS[0]
-@LIMITS[1]
-@LIMITS[2]
-@WEIGHTS
-@click.option(
-    "--effort",
-    type=click.Choice(("fast", "normal", "best")),
-    default="normal",
-    show_default=True,
-    help="How long learning would search.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sample and the looks.")
-@click.option("--format", "format_name", help="Format of IN; by default found from its name and content.")
-@click.option("--device", default="cpu", show_default=True, help="Where to look, as torch names it.")
+@for_a_table
 @click.option("--json", "as_json", is_flag=True, help="Print the candidates as JSON, the recommended one first.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def command(
     source: str,
     *,
-    size: str | None,
-    bits: int | None,
-    max_error: float | None,
     weights: str | None,
-    effort: str,
-    seed: int,
     format_name: str | None,
     device: str,
     as_json: bool,
     quiet: bool,
-    **values: Any,  # noqa: ANN401 - one value per field of the dataclass
+    **values: Any,  # noqa: ANN401 - one value per field of the options
 ) -> None:
-    """Say what the table in IN would come to at a size: error, bytes and time of several settings.
+    """Predict error, bytes and time of several settings for the table in IN.
 
-    Bytes are exact. Errors and times are predicted, from very short runs on a sample of the rows. The setting with a
+    Bytes are exact. Errors and times are predicted from very short runs on a sample of the rows. The setting with a
     star is the one that `kdcode compress` with the same size takes.
     """
     from kdcode.formats import ReadOptions
     from kdcode.options import CompressOptions
 
-    reading = take(ReadOptions, values)
-    if sum(given is not None for given in (size, bits, max_error)) != 1:
+    reading, goal = take(ReadOptions, values), take_goal(values)
+    with naming_flags():
+        options = CompressOptions.of(**values)
+    if goal is None:
         raise click.UsageError("say how small: one of --size, --bits and --max-error")
     require_learning(device)
-    options = CompressOptions(effort=effort, seed=seed)
-    table = with_weights(read_table(source, format_name, reading, quiet=quiet), weights)
-    found = make_plan(table, options, Limits(size, bits, max_error), quiet=quiet, device=device)
+    from kdcode.learning import plan
+
+    table = read_table(source, format_name, reading, weights, quiet=quiet)
+    with naming_flags(OptionError), planning(quiet=quiet) as on_candidate:
+        found = plan(table, **asdict(goal), options=options, on_candidate=on_candidate, device=device)
     if as_json:
         page.print_json([candidate.as_dict() for candidate in found.candidates])
         return
@@ -91,32 +116,19 @@ def command(
 
 def plan_lines(found: Plan) -> list[str]:
     """The candidates as aligned lines, a star before the recommended one."""
-    head = ("", "composition", "K", "D", "numbers", "codes", "codebook", "vectors take", "smaller", "error", "time")
+    head = ("", "composition", "K", "D", "dtype", "codes", "codebook", "vectors take", "smaller", "error", "time")
     rows = [head, *(_cells(candidate, number == 0) for number, candidate in enumerate(found.candidates))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    left = (0, 1, 4)
-    return [
-        "  ".join(
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return page.columns(rows, right=[column for column in range(len(head)) if column not in (0, 1, 4)])
 
 
 def _cells(candidate: Candidate, recommended: bool) -> tuple[str, ...]:
     options, sizes = candidate.options, candidate.sizes
-    composition = options.composition
-    if options.codeword_dim or options.groups:
-        composition += f", H {options.codeword_dim}" if options.codeword_dim else f", {options.groups} groups"
-    if options.rotation:
-        composition += ", turned"
     return (
         "*" if recommended else "",
-        composition,
+        page.composition(options),
         str(options.codebook_size),
         str(options.code_length),
-        options.numbers,
+        options.codebook_dtype,
         page.amount(sizes.codes),
         page.amount(sizes.codebook + sizes.composition),
         page.amount(sizes.embedding),

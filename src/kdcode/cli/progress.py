@@ -13,7 +13,6 @@ Advance = Callable[..., None]
 """Called as advance(done, total, note): total may be None where it is not known."""
 
 _LINE_SECONDS = 10.0
-_DRAW_SECONDS = 0.1
 
 
 @contextmanager
@@ -59,18 +58,16 @@ def _bar(title: str) -> Iterator[Advance]:
         TimeRemainingColumn(compact=True),
         TextColumn("[dim]{task.fields[note]}"),
     )
-    last: float | None = None
+    started = False
     with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
         task = drawn.add_task(title, total=None, note="")
 
         def advance(done: int, total: int | None = None, note: str = "") -> None:
-            nonlocal last
-            now = time.monotonic()
-            if last is None:
+            nonlocal started
+            if not started:
                 drawn.reset(task, completed=done, total=total)  # the rate counts from here, as in lines
-            if last is None or now - last >= _DRAW_SECONDS or done == total:
-                last = now
-                drawn.update(task, completed=done, total=total, note=note)
+            started = True
+            drawn.update(task, completed=done, total=total, note=note)
 
         yield advance
 

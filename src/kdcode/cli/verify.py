@@ -1,27 +1,28 @@
-"""`kdcode verify`: a file against its law, and against the table it was made from."""
+"""`kdcode verify`: a file checked against the format specification and against the table it was made from."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from kdcode.cli import page
 from kdcode.cli.files import read_table
-from kdcode.cli.flags import FlaggedCommand, example, take
+from kdcode.cli.flags import FlaggedCommand, example, reading_sections, take
 
 
 @click.command(
     "verify",
     cls=FlaggedCommand,
-    flags_of={"Reading ORIGINAL": "kdcode.formats:ReadOptions"},
+    sections=lambda: reading_sections("Reading ORIGINAL"),
     epilog=example("kdcode verify glove.kdc", "kdcode verify glove.kdc glove.txt"),
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.argument("original", required=False, type=click.Path(exists=True))
 @click.option("--format", "format_name", help="Format of ORIGINAL; by default found from its name and content.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
 def command(
     file: str,
     original: str | None,
@@ -32,11 +33,9 @@ def command(
 ) -> None:
     """Check every code and symbol of a .kdc FILE.
 
-    The exit code is 1 if the file breaks its law. With ORIGINAL, also check that the symbols are the same, and measure
-    what was lost of the vectors.
+    The exit code is 1 if the file is invalid. With ORIGINAL, also check that the symbols are the same, and measure the
+    error of the vectors.
     """
-    from dataclasses import asdict
-
     from kdcode.formats import ReadOptions
     from kdcode.storage import verify
 
@@ -47,6 +46,6 @@ def command(
         page.print_json({"file": file, "original": original, **asdict(found)})
         return
     overhead = page.amount(found.overhead_bytes)
-    click.echo(f"{page.shown(file)}: good; {page.amount(found.file_bytes)}, {overhead} of them header and metadata")
+    click.echo(f"{page.shown(file)}: valid; {page.amount(found.file_bytes)}, {overhead} of them header and metadata")
     if found.relative_error is not None:
         click.echo(f"same symbols as {page.shown(str(original))}; relative error {found.relative_error:.4f}")
