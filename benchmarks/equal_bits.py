@@ -36,12 +36,12 @@ def measure(seen: Matrix, unseen: Matrix, method: str, positions: int) -> dict[s
     """One method: what it loses of both tables, and the time of learning and of coding."""
     started = time.perf_counter()
     if method in OURS:
-        options = {"codebook_size": 2**BITS, "code_length": positions, "numbers": "float32"}
+        options = {"codebook_size": 2**BITS, "code_length": positions, "codebook_dtype": "float32"}
         coded = kdcode.compress(kdcode.VectorTable(None, seen), **options, effort=OURS[method])
         seconds, copy = time.perf_counter() - started, coded.decode(np.arange(len(seen)))
         ways = {
             f"beam {beam}, sweeps {sweeps}": (
-                lambda new, beam=beam, sweeps=sweeps: coded.compose(encode(coded, new, beam=beam, sweeps=sweeps))
+                lambda new, beam=beam, sweeps=sweeps: coded.compose(encode(coded.codec, new, beam=beam, sweeps=sweeps))
             )
             for beam, sweeps in BEAMS
         }

@@ -25,7 +25,8 @@ from peers import PEERS, Fitted, Matrix, Peer, Setting
 from result_file import write_result
 
 import kdcode
-from kdcode.learning.planning import PLANNED, Plan
+from kdcode.learning import Plan
+from kdcode.learning.planning import PLANNED
 from kdcode.options import CompressOptions
 
 RESULTS = Path(__file__).parent / "results" / "equal_bytes.json"
@@ -105,7 +106,7 @@ def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fi
     times = 4 * vectors.size / most
 
     def learn() -> tuple[Plan, kdcode.CodedTable]:
-        plan = kdcode.plan(table, f"{times:.6f}x", options=CompressOptions(effort=effort))
+        plan = kdcode.plan(table, f"{times:.6f}x", options=CompressOptions.of(effort=effort))
         return plan, kdcode.compress(table, plan.recommended.options)
 
     (plan, coded), spent = _timed(learn)

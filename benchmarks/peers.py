@@ -105,9 +105,9 @@ def _opq(vectors: Matrix, setting: Setting) -> Fitted:
     rotation = faiss.OPQMatrix(vectors.shape[1], setting["positions"])
     rotation.pq = quantizer = faiss.ProductQuantizer(vectors.shape[1], setting["positions"], setting["bits"])
     rotation.train(vectors)
-    turned = rotation.apply(vectors)
-    quantizer.train(turned)
-    codes = quantizer.compute_codes(turned)
+    rotated = rotation.apply(vectors)
+    quantizer.train(rotated)
+    codes = quantizer.compute_codes(rotated)
 
     def decode() -> Matrix:
         return np.asarray(rotation.reverse_transform(quantizer.decode(codes)))

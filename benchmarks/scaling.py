@@ -56,7 +56,7 @@ def measure(real: np.ndarray[Any, Any], point: dict[str, int], effort: str) -> d
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     started = time.perf_counter()
     options = {name: point[name] for name in ("codebook_size", "code_length")}
-    coded = kdcode.compress(table, **options, numbers="int8", effort=effort)
+    coded = kdcode.compress(table, **options, codebook_dtype="int8", effort=effort)
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {

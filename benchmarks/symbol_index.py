@@ -127,7 +127,7 @@ def packed_rows(rows: Any) -> np.ndarray:  # noqa: ANN401 - any sequence of inte
     """Row numbers in as few bits as they take, eight to a packed row: the same for all who need them."""
     padded = np.zeros(-(-len(rows) // 8) * 8, dtype=np.uint32)
     padded[: len(rows)] = rows
-    return bitpack.pack(padded.reshape(-1, 8), bitpack.bits_for(len(rows)))
+    return bitpack.pack(padded.reshape(-1, 8), (bitpack.bits_for(len(rows)),) * 8)
 
 
 def save_arrays(arrays: dict[str, np.ndarray], folder: Path) -> int:

@@ -4,7 +4,7 @@
 
 Squared loss, normalised mutual information of codes and clusters, and the share of codes that change, for the three
 variants of section 3 of the paper and for warm starts, over several seeds, with k-means++ beside them. Every variant
-is a plain loop over the library's own choice, assignment, composition and temperature: one iteration is one update by
+is a plain loop over the library's own gradient estimator, assignment and codec module: one iteration is one update by
 all points at once, and it is what t counts in T = T0 / (1 + decay · t). Differs from the paper: updates are by Adam.
 
 The learning rates below were picked by `clustering_search.py`, on seeds that nothing is reported on.
@@ -20,24 +20,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from clusters import closest_centres, clustered_points, greedy_kmeans, mutual_information
+from clusters import closest_centres, clustered_points, mutual_information
 from experiment import Experiment
 from figure import COLORS, panels
 from language_model import keep_freed_memory
+from schedule import Schedule
 from torch import Tensor
 
-from kdcode.budget import CodeShape
-from kdcode.learning.assignment import FreeAssignment
-from kdcode.learning.composition import CompositionModule, make_composition
-from kdcode.learning.kmeans import kmeans, nearest
-from kdcode.learning.randomness import generator_for
-from kdcode.learning.starts import Start, first_logits, warm_start
-from kdcode.learning.straight_through import CHOICES
-from kdcode.learning.target import Target
-from kdcode.learning.temperature import ConstantTemperature, DecayingTemperature, Temperature
+from kdcode.codec import CodecSpec
+from kdcode.codec_torch import CodecModule, make_module
+from kdcode.codec_torch.randomness import generator_for
+from kdcode.learning.gradient.logits import first_logits
+from kdcode.learning.linalg.kmeans import kmeans, nearest
+from kdcode.learning.solution import Start
+from kdcode.learning.starts import warm_start
+from kdcode.learning.training_table import TrainingTable
+from kdcode.nn import FreeAssignment
+from kdcode.nn.estimators import ESTIMATORS
 
-SCHEDULE = DecayingTemperature(initial=1.0, decay=1.0, clock="update")
+FALLING = Schedule(initial=1.0, decay=1.0)
 """The paper's T0 and decay rate."""
+CONSTANT = Schedule(initial=1.0)
 KMEANS = "k-means++"
 LAST = 50
 """Iterations over which the share of changing codes is averaged at the end."""
@@ -68,9 +71,9 @@ class Task:
     seeds: int = 5
 
     @property
-    def shape(self) -> CodeShape:
+    def spec(self) -> CodecSpec:
         """K = clusters, D = 1."""
-        return CodeShape(self.points, self.dim, self.clusters, 1, self.dim, "linear", "float32")
+        return CodecSpec.named("linear", self.dim, self.clusters, 1)
 
     def data(self, seed: int) -> tuple[Tensor, Tensor]:
         """(N, d) points and their (N,) clusters."""
@@ -83,14 +86,14 @@ class Variant:
 
     Args:
         name: in results and figure.
-        choice: a key of `CHOICES`.
-        temperature: over time.
-        start: random; warm, from the library's k-means; greedy, from k-means with greedy seeds.
+        estimator: a key of `ESTIMATORS`.
+        temperature: over the iterations.
+        start: random; warm, the library's warm start by residual k-means; greedy, k-means from greedy k-means++ seeds.
     """
 
     name: str
-    choice: str
-    temperature: Temperature
+    estimator: str
+    temperature: Schedule
     start: str = "random"
 
 
@@ -102,11 +105,11 @@ class Runs(NamedTuple):
 
 
 VARIANTS = (
-    Variant("straight-through, schedule", "straight-through", SCHEDULE),
-    Variant("straight-through, constant T", "straight-through", ConstantTemperature(1.0)),
-    Variant("soft, schedule", "soft", SCHEDULE),
-    Variant("warm start, schedule", "straight-through", SCHEDULE, "warm"),
-    Variant("greedy warm start, schedule", "straight-through", SCHEDULE, "greedy"),
+    Variant("straight-through, schedule", "straight-through", FALLING),
+    Variant("straight-through, constant T", "straight-through", CONSTANT),
+    Variant("soft, schedule", "soft", FALLING),
+    Variant("warm start, schedule", "straight-through", FALLING, "warm"),
+    Variant("greedy warm start, schedule", "straight-through", FALLING, "greedy"),
 )
 TINY = Task(points=400, clusters=10, dim=5, iterations=30, seeds=2)
 
@@ -118,23 +121,23 @@ def learn(task: Task, variant: Variant, seed: int) -> dict[str, np.ndarray]:
     `code_loss` is the same for the codes, that is for the codeword of the largest logit; the two differ for soft alone.
     """
     points, labels = task.data(seed)
-    assignment, composition = starting_parts(task, variant.start, points, seed)
+    assignment, module = starting_parts(task, variant.start, points, seed)
     groups = [
         {"params": [assignment.logits], "lr": task.logit_rate},
-        {"params": [composition.codebook], "lr": task.codeword_rate},
+        {"params": [module.codebook], "lr": task.codeword_rate},
     ]
     optimizer = torch.optim.Adam(groups, fused=True)
     records = []
     before: Tensor | None = None
     for update in range(task.iterations + 1):
-        temperature = variant.temperature.at(update, update)
-        chosen = CHOICES[variant.choice](assignment.logits, composition.codebook, temperature)
-        loss = (composition(chosen.words) - points).square().sum() / task.points
+        temperature = variant.temperature.at(update)
+        chosen = ESTIMATORS[variant.estimator](assignment.logits, module.codebook, temperature)
+        loss = (module(chosen.words) - points).square().sum() / task.points
         optimizer.zero_grad()
         loss.backward()
         codes = chosen.codes[:, 0]
         with torch.no_grad():
-            code_loss = (composition.compose(chosen.codes) - points).square().sum() / task.points
+            code_loss = (module.compose(chosen.codes) - points).square().sum() / task.points
         records.append(
             {
                 "loss": float(loss.detach()),
@@ -149,22 +152,23 @@ def learn(task: Task, variant: Variant, seed: int) -> dict[str, np.ndarray]:
     return {name: np.array([record[name] for record in records]) for name in records[0]}
 
 
-def starting_parts(task: Task, start: str, points: Tensor, seed: int) -> tuple[FreeAssignment, CompositionModule]:
+def starting_parts(task: Task, start: str, points: Tensor, seed: int) -> tuple[FreeAssignment, CodecModule]:
     """The first logits and codewords: the library's fresh ones, or those that k-means gives."""
     assignment = FreeAssignment(task.points, 1, task.clusters, generator=generator_for(seed, "logits"))
     if start == "random":
-        return assignment, make_composition(task.shape, generator=generator_for(seed, "start"))
-    target = Target(points, torch.zeros(task.dim), 1.0, float((points - points.mean(dim=0)).square().sum()))
+        return assignment, make_module(task.spec, generator=generator_for(seed, "start"))
+    variance = float((points - points.mean(dim=0)).square().sum())
+    training = TrainingTable(points, torch.zeros(task.dim), 1.0, variance)
     if start == "warm":
-        begin = warm_start(target, task.shape, seed)
+        begin = warm_start(training, task.spec, seed)
     else:
-        composition = make_composition(task.shape)
-        centroids = greedy_kmeans(points, task.clusters, generator_for(seed, "start"))
+        module = make_module(task.spec)
+        centroids = kmeans(points, task.clusters, generator_for(seed, "start"))
         with torch.no_grad():
-            composition.codebook.copy_(centroids[None])
-        begin = Start(nearest(points, centroids)[0][:, None], composition)
-    assignment.logits.data.copy_(first_logits(target, begin, "warm", seed))
-    return assignment, begin.composition
+            module.codebook.copy_(centroids[None])
+        begin = Start(nearest(points, centroids)[0][:, None], module, "warm")
+    assignment.logits.data.copy_(first_logits(training, begin, seed))
+    return assignment, begin.module
 
 
 def kmeans_reference(task: Task, seed: int) -> dict[str, np.ndarray]:
@@ -292,10 +296,10 @@ def main() -> None:
     settings = {
         **asdict(task),
         "seeds": list(seeds),
-        "schedule": asdict(SCHEDULE),
-        "constant_temperature": 1.0,
+        "schedule": asdict(FALLING),
+        "constant_temperature": CONSTANT.initial,
         "optimizer": "Adam, betas 0.9 and 0.999, rates constant",
-        "first_logits": "normal, spread 0.01; warm starts: kdcode.learning.starts.first_logits",
+        "first_logits": "normal, spread 0.01; warm starts: kdcode.learning.gradient.logits.first_logits",
         "first_codewords": "normal, spread 1; warm starts: centroids of k-means",
         "iteration": "one update by all points; also what t counts in the schedule",
         "changed": f"share of codes that differ from those of the iteration before, mean of the last {LAST}",

@@ -15,17 +15,13 @@ import torch
 from clustering import TINY, VARIANTS, Task, Variant, run_seeds, summarise
 from experiment import Experiment
 from language_model import keep_freed_memory
-
-from kdcode.learning.temperature import ConstantTemperature, DecayingTemperature
+from schedule import Schedule
 
 LOGIT_RATES = (0.0025, 0.005, 0.01)
 CODEWORD_RATES = (0.1, 0.2)
 OTHERS = (
-    *(
-        Variant(f"straight-through, T = {value}", "straight-through", ConstantTemperature(value))
-        for value in (0.1, 0.01, 0.003)
-    ),
-    Variant("straight-through, decay 0.1", "straight-through", DecayingTemperature(1.0, 0.1, "update")),
+    *(Variant(f"straight-through, T = {value}", "straight-through", Schedule(value)) for value in (0.1, 0.01, 0.003)),
+    Variant("straight-through, decay 0.1", "straight-through", Schedule(decay=0.1)),
 )
 FIRST_SEED = 1000
 """Of the seeds that are searched on."""

@@ -1,15 +1,12 @@
-"""Made-up clusters, how well codes agree with them, and k-means from greedy seeds."""
+"""Made-up clusters, and how well codes agree with them."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kdcode.learning.kmeans import nearest
-from kdcode.learning.randomness import generator_for
+from kdcode.codec_torch.randomness import generator_for
 
 
 def clustered_points(count: int, clusters: int, dim: int, spread: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -46,44 +43,6 @@ def mutual_information(first: Tensor, second: Tensor) -> float:
     if total == 0:  # one group on each side: they agree, with nothing to tell
         return 1.0
     return 2 * (total - _entropy(both)) / total
-
-
-def greedy_kmeans(points: Tensor, count: int, generator: torch.Generator, iterations: int = 15) -> Tensor:
-    """Lloyd's algorithm from greedy k-means++ seeds: each seed is the best of 2 + ln K rows drawn.
-
-    `kdcode.learning.kmeans` draws one row per seed. The last clusters without a seed are then missed often, because
-    the many rows near seeds weigh more together than the few far ones.
-
-    Args:
-        points: (N, d).
-        count: K.
-        generator: draws the rows.
-        iterations: Lloyd steps at most.
-
-    Returns:
-        (K, d) centroids.
-    """
-    centroids = _greedy_seeds(points, count, generator)
-    for _ in range(iterations):
-        labels, _ = nearest(points, centroids)
-        used = torch.bincount(labels, minlength=count)
-        sums = torch.zeros_like(centroids).index_add_(0, labels, points)
-        centroids = torch.where(used[:, None] > 0, sums / used.clamp_min(1)[:, None], centroids)
-    return centroids
-
-
-def _greedy_seeds(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    trials = 2 + int(math.log(count))
-    seeds = points[torch.randint(len(points), (1,), generator=generator)]
-    distances = (points - seeds).square().sum(dim=1)
-    for _ in range(count - 1):
-        total = distances.cumsum(dim=0, dtype=torch.float64)
-        spots = torch.rand(trials, generator=generator, dtype=torch.float64) * total[-1]
-        drawn = points[torch.searchsorted(total, spots).clamp_max(len(points) - 1)]
-        left = torch.minimum(torch.cdist(drawn, points).square(), distances)
-        best = int(left.sum(dim=1).argmin())
-        seeds, distances = torch.cat([seeds, drawn[best : best + 1]]), left[best]
-    return seeds
 
 
 def _entropy(counts: np.ndarray) -> float:

@@ -21,11 +21,10 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 import kdcode
-from kdcode.budget import CodeShape
+from kdcode.codec import CodecSpec
+from kdcode.codec_torch import make_module
+from kdcode.codec_torch.randomness import generator_for
 from kdcode.data import glove_50d
-from kdcode.learning.composition import make_composition
-from kdcode.learning.randomness import generator_for
-from kdcode.options import CompressOptions
 
 Record = dict[str, Any]
 
@@ -177,18 +176,15 @@ def length_for(symbols: int, size: int, redundancy: float = REDUNDANCY) -> int:
     return math.ceil(redundancy * math.log(symbols) / math.log(size) - 1e-9)
 
 
-def code_shape(symbols: int, size: int, composition: str = "linear", codeword_dim: int | None = None) -> CodeShape:
-    """The shape of codes as long as the lemma has them."""
+def spec_for(symbols: int, size: int, composition: str = "linear", codeword_dim: int | None = None) -> CodecSpec:
+    """The spec of a codec whose codes are as long as the lemma has them."""
     length = length_for(symbols, size)
-    options = CompressOptions(
-        codebook_size=size, code_length=length, composition=composition, codeword_dim=codeword_dim
-    )
-    return options.code_shape(symbols, EMBEDDING_DIM)
+    return CodecSpec.named(composition, EMBEDDING_DIM, size, length, codeword_dim=codeword_dim)
 
 
-def module_parameters(shape: CodeShape) -> int:
-    """Numbers to learn in the library's module of a shape."""
-    module = make_composition(shape, device="meta")
+def module_parameters(spec: CodecSpec) -> int:
+    """Numbers to learn in the library's module of a spec."""
+    module = make_module(spec, device="meta")
     return sum(weight.numel() for weight in module.parameters())
 
 
@@ -199,21 +195,21 @@ def parameter_rows(exponents: range) -> list[Record]:
     for exponent in exponents:
         for name, codeword_dim in kinds:
             symbols = 10**exponent
-            shape = code_shape(symbols, GROWTH_SIZE, name.split(",", maxsplit=1)[0], codeword_dim)
-            counted = module_parameters(shape)
+            spec = spec_for(symbols, GROWTH_SIZE, name.split(",", maxsplit=1)[0], codeword_dim)
+            counted = module_parameters(spec)
             rows.append(
                 {
                     "part": "parameters",
                     "composition": name,
                     "num_embeddings": symbols,
                     "codebook_size": GROWTH_SIZE,
-                    "code_length": shape.code_length,
-                    "codeword_dim": shape.codeword_dim,
+                    "code_length": spec.code_length,
+                    "codeword_dim": spec.codeword_dim,
                     "parameters_of_module": counted,
-                    "parameters_by_budget": shape.parameters,
+                    "parameters_by_budget": spec.parameters,
                     "parameters_of_table": symbols * EMBEDDING_DIM,
                     "ratio": float(f"{counted / (symbols * EMBEDDING_DIM):.4g}"),
-                    "bytes_of_packed_codes": shape.sizes(0).codes,
+                    "bytes_of_packed_codes": spec.sizes(symbols).codes,
                 }
             )
     return rows
@@ -223,15 +219,15 @@ def size_rows(symbols: int) -> list[Record]:
     """Parameters of linear modules over K at the same number of symbols, beside K / ln K."""
     rows = []
     for size in SIZES:
-        shape = code_shape(symbols, size)
+        spec = spec_for(symbols, size)
         smooth = REDUNDANCY * math.log(symbols) * size / math.log(size) * EMBEDDING_DIM
         rows.append(
             {
                 "part": "codebook size",
                 "num_embeddings": symbols,
                 "codebook_size": size,
-                "code_length": shape.code_length,
-                "parameters_of_module": module_parameters(shape),
+                "code_length": spec.code_length,
+                "parameters_of_module": module_parameters(spec),
                 "parameters_without_rounding": round(smooth),
             }
         )

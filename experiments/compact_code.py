@@ -23,7 +23,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-from kdcode.learning.kmeans import residual_kmeans
+from kdcode.learning.linalg.residual_kmeans import residual_kmeans
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

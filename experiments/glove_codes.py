@@ -6,7 +6,7 @@ FOLDER holds `vectors.npy` and `symbols.txt` (GloVe 6B, 100 dimensions); the fir
 codes of some probe words and of their neighbours as a page, `results/glove_codes.md`, and measures what the page shows:
 the cosine between words of one code against random groups of the same sizes, and the cosine between words by how many
 positions their codes differ in. The codes shown are those of lowest reconstruction error among five seeds with the
-library's default options. That rule looks at the error alone, but it was settled on after trial runs had been seen, so
+library's default options. That rule looks at the error alone, but it was chosen after trial runs had been seen, so
 the weekdays of one run prove little: all seeds, also with rows of length 1 and a warm start, are in the result under
 `runs`, and the page says how they fare.
 """

@@ -120,11 +120,11 @@ def start_weights(model: LanguageModel, recipe: Recipe, seed: int) -> None:
         for weight in uniform:
             weight.copy_(torch.rand(weight.shape, generator=draw) * 2 * recipe.spread - recipe.spread)
         if own:
-            composition = model.embedding.composition
-            composition.reset_parameters(draw)
-            composition.codebook.mul_(0.1)
-            spread_of_sum = recipe.spread * (composition.shape.code_length / 3) ** 0.5
-            composition.projection.mul_(spread_of_sum / model.embedding.weight.std())
+            codec = model.embedding.codec
+            codec.reset_parameters(draw)
+            codec.codebook.mul_(0.1)
+            spread_of_sum = recipe.spread * (codec.spec.code_length / 3) ** 0.5
+            codec.basis.mul_(spread_of_sum / model.embedding.weight.std())
 
 
 class Trainer:
@@ -249,7 +249,7 @@ def _by_optimizer(model: LanguageModel) -> tuple[list[nn.Parameter], list[nn.Par
     """
     embedding = model.embedding
     own: list[nn.Parameter] = []
-    if isinstance(embedding, KDEmbedding) and embedding.composition.shape.composition == "lstm":
-        own = list(embedding.composition.parameters())
+    if isinstance(embedding, KDEmbedding) and embedding.codec.spec.composition == "lstm":
+        own = list(embedding.codec.parameters())
     taken = set(own)
     return [weight for weight in model.parameters() if weight not in taken], own

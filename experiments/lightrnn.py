@@ -41,8 +41,7 @@ from reconstruction import read_table
 from shortened import SHARE_OF_TEXT, SHORT, measured, shortened_perplexity
 
 import kdcode
-from kdcode.budget import CodeShape
-from kdcode.codebook import Codebook
+from kdcode.codec import CodecSpec, make_codec
 
 ROWS = 10_000
 TOLERANCE = 0.01
@@ -114,8 +113,8 @@ class Comparison:
             "table": self.name,
             "row": name,
             "codes": stem,
-            "codebook_size": coded.codebook.codebook_size,
-            "code_length": coded.codebook.code_length,
+            "codebook_size": coded.codebook_size,
+            "code_length": coded.code_length,
             "embedding_bytes": coded.sizes.embedding,
             "ratio": round(coded.sizes.ratio(len(self.table), self.table.embedding_dim), 1),
             "relative_error": round(kdcode.evaluate(self.table, coded).relative_error, 4),
@@ -163,8 +162,9 @@ class Comparison:
 
     def _to_coded(self, slots: Ints, codewords: Floats, provenance: dict[str, Any]) -> kdcode.CodedTable:
         codes = np.stack([slots // self.size, slots % self.size], axis=1)
-        book = Codebook.of(codewords.astype(np.float32), "float16")
-        return kdcode.CodedTable.from_codes(self.table.symbols, codes, book, provenance=provenance)
+        spec = CodecSpec.named("linear", self.table.embedding_dim, self.size, 2)
+        codec = make_codec(spec, {"codebook": codewords})
+        return kdcode.CodedTable.from_codes(self.table.symbols, codes, codec, provenance)
 
 
 def shapes_of_equal_bytes(target: int, num_embeddings: int, embedding_dim: int) -> list[tuple[int, int]]:
@@ -172,8 +172,7 @@ def shapes_of_equal_bytes(target: int, num_embeddings: int, embedding_dim: int) 
     best: dict[int, tuple[int, int]] = {}
     for length in range(3, 65):
         for size in range(2, 257):
-            shape = CodeShape(num_embeddings, embedding_dim, size, length, embedding_dim, "linear", "float16")
-            sizes = shape.sizes(0)
+            sizes = CodecSpec.named("linear", embedding_dim, size, length).sizes(num_embeddings)
             if abs(sizes.embedding - target) <= TOLERANCE * target:
                 other = best.get(sizes.codes)
                 if other is None or size**length > other[0] ** other[1]:
@@ -204,7 +203,7 @@ class ShortenedModel:
 
         def measure() -> dict[str, Any]:
             coded = self.comparison.coded(stem) if stem else None
-            codes, size = (coded.codes, coded.codebook.codebook_size) if coded else (None, 0)
+            codes, size = (coded.codes, coded.codebook_size) if coded else (None, 0)
             checkpoint = path.with_suffix(".pt")
             tiny = self.comparison.tiny
             record = measured(
@@ -270,7 +269,7 @@ def read_tables(experiment: Experiment) -> tuple[dict[str, kdcode.VectorTable], 
     tables: dict[str, kdcode.VectorTable] = {}
     corpus = None
     if "glove" in wanted:
-        tables["glove"] = read_table(None, 225) if arguments.tiny else read_table(arguments.glove, ROWS)
+        tables["glove"] = read_table(None, 400) if arguments.tiny else read_table(arguments.glove, ROWS)
     if "ptb" in wanted and arguments.tiny:
         corpus = made_up_corpus(words=196)
         values = np.random.default_rng(0).normal(size=(len(corpus.words), 16)).astype(np.float32)

@@ -38,9 +38,8 @@ from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
 from torch import Tensor, nn
 
 import kdcode
-from kdcode.learning.composition import make_composition
+from kdcode.codec_torch import make_module
 from kdcode.nn import KDEmbedding
-from kdcode.options import CompressOptions
 
 ROWS = (
     "conventional",
@@ -117,10 +116,10 @@ class Table1:
 
     def coded_embedding(self, codes: Tensor, composition: str) -> KDEmbedding:
         """A fresh layer over fixed codes."""
-        wanted = {name: value for name, value in self.options.items() if name != "epochs"}
-        shape = CompressOptions(**wanted, composition=composition).code_shape(len(codes), self.recipe.hidden)
-        module = make_composition(shape, generator=torch.Generator().manual_seed(self.seed))
-        return KDEmbedding.from_codes(codes, shape.codebook_size, self.recipe.hidden, composition=module)
+        options = kdcode.CompressOptions.of(**self.options, learner="straight-through", composition=composition)
+        spec = options.spec(self.recipe.hidden)
+        module = make_module(spec, generator=torch.Generator().manual_seed(self.seed))
+        return KDEmbedding.from_codes(codes, spec.codebook_size, self.recipe.hidden, composition=module)
 
     def codes(self, learner: str) -> Tensor:
         """(N, D) codes found by a learner from the embedding of the conventional model."""
@@ -130,14 +129,14 @@ class Table1:
             return torch.randint(size, (len(self.corpus.words), length), generator=draw)
         path = self.folder / f"codes-{learner}.kdc"
         if not path.exists():
-            # Differs from the paper: linear codes are learned with the curvature term and the closing refits. LSTM
-            # codes are learned as an LSTM from the start, as there.
+            # Differs from the paper: codes are learned with the curvature term, and refined at the end. Both kinds
+            # start from random codes, as there.
             coded = kdcode.compress(
                 self.table(),
                 **self.options,
                 learner="straight-through",
                 composition=learner,
-                lstm_from="start",
+                start="random",
                 seed=self.seed,
                 device=self.device,
             )

@@ -29,7 +29,7 @@ KNOWN = {"full table": "full", "learned codes": f"{SIZE}x{LENGTH}"}
 
 
 def _slow_codewords(model: LanguageModel) -> None:
-    model.embedding.composition.codebook.register_hook(lambda gradient: 0.1 * gradient)
+    model.embedding.codec.codebook.register_hook(lambda gradient: 0.1 * gradient)
 
 
 CHANGES: dict[str, Callable[[LanguageModel], None] | None] = {

@@ -13,12 +13,12 @@ The hashing trick gives every word one row of a shared table by a hash of the wo
 are fitted by least squares, which for one hash is the mean of the words that share a row. Both are fixed random codes
 that need not be stored: D = 1 with K as the number of rows, or D hashes into one codebook for all positions.
 
-The encoder (Shu and Nakayama, 2017) is learned with settle=0, which leaves the published method, and with the library's
-closing refits. Its temperature is 0.5, better here than the 1 of the publication. For vectors that no method saw, every
-tenth row is held back, and codes come from the network or from the beam search of `CodedTable.encode`, which works
-under any codebook. Seconds are processor time: of learning, and for held-back rows of encoding them. Neighbours are
-looked for among the rows that are measured, so their overlap compares only between rows of the same `vectors`. Finished
-rows are kept in the work folder and not run again.
+The encoder (Shu and Nakayama, 2017) is learned with refine_rounds=0, which is the published method, and with the
+library's refinement at the end. Its temperature is 0.5, better here than the 1 of the publication. For vectors that no
+method saw, every tenth row is held back, and codes come from the network or from the beam search of
+`CodedTable.encode`, which works under any codebook. Seconds are processor time: of learning, and for held-back rows of
+encoding them. Neighbours are looked for among the rows that are measured, so their overlap compares only between rows
+of the same `vectors`. Finished rows are kept in the work folder and not run again.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from scipy import sparse
 
 import kdcode
 from kdcode.learning import learn_encoder
+from kdcode.options import BatchOptions
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
@@ -51,11 +52,11 @@ SHAPES = ((16, 32), (50, 10))
 ENCODER = {"learner": "encoder", "temperature": 0.5}
 METHODS: dict[str, dict[str, Any]] = {
     "random codes": {"learner": "random"},
-    "Algorithm 1": {"curvature": 0.0, "settle": 0},
+    "Algorithm 1": {"curvature": 0.0, "refine_rounds": 0},
     "straight-through": {},
     "straight-through, warm start": {"start": "warm"},
-    "encoder": {**ENCODER, "settle": 0},
-    "encoder with refits": ENCODER,
+    "encoder": {**ENCODER, "refine_rounds": 0},
+    "encoder with refinement": ENCODER,
 }
 HASHES = (1, 2, 4)
 NUMBER_BYTES = 2
@@ -70,7 +71,7 @@ SHOWN = {
     "Algorithm 1": COLORS[2],
     "straight-through": COLORS[0],
     "encoder": COLORS[1],
-    "encoder with refits": COLORS[4],
+    "encoder with refinement": COLORS[4],
 }
 """Methods of the figure and their colours."""
 
@@ -81,14 +82,21 @@ class Comparison:
     Args:
         table: what is compressed.
         folder: for finished rows.
-        options: over those of every method: the seed, and shorter learning for a trial.
+        seed: of everything.
+        batches: options over those of all methods that learn in batches, which make a trial shorter.
         say: tells of progress.
     """
 
     def __init__(
-        self, table: kdcode.VectorTable, folder: Path, options: dict[str, Any], say: Callable[[str], None]
+        self,
+        table: kdcode.VectorTable,
+        folder: Path,
+        *,
+        seed: int,
+        batches: dict[str, int],
+        say: Callable[[str], None],
     ) -> None:
-        self.table, self.folder, self.options, self.say = table, folder, options, say
+        self.table, self.folder, self.seed, self.batches, self.say = table, folder, seed, batches, say
 
     def rows(self, shape: tuple[int, int]) -> list[dict[str, Any]]:
         """One record for each method at a K and D."""
@@ -105,7 +113,7 @@ class Comparison:
     def coded(self, shape: tuple[int, int], name: str) -> dict[str, Any]:
         """A method of the library."""
         started = time.process_time()
-        coded = kdcode.compress(self.table, **self._learning(shape, name))
+        coded = kdcode.compress(self.table, self._options(shape, name))
         seconds = time.process_time() - started
         return self._record(name, "table", self.table, coded.to_table(), (coded.sizes.embedding, seconds))
 
@@ -113,7 +121,7 @@ class Comparison:
         """Sums of `count` rows of a table that takes at most `size` bytes."""
         started = time.process_time()
         table_rows = size // (NUMBER_BYTES * self.table.embedding_dim)
-        buckets = hash_symbols(self.table.symbols, table_rows, count, self.options["seed"])
+        buckets = hash_symbols(self.table.symbols, table_rows, count, self.seed)
         shared = fit_hashed(self.table.matrix, buckets, table_rows).astype(np.float16)
         copy = kdcode.VectorTable(self.table.symbols, shared.astype(np.float32)[buckets].sum(axis=1))
         seconds = time.process_time() - started
@@ -123,12 +131,13 @@ class Comparison:
         """Codes of rows that were held back while a method learned: from its network, and by beam search."""
         back = np.arange(len(self.table)) % HELD_BACK == HELD_BACK - 1
         seen, unseen = (kdcode.VectorTable(None, self.table.matrix[part]) for part in (~back, back))
-        options = self._learning(shape, name)
+        options = self._options(shape, name)
         if name == "encoder":
-            coded, encoder = learn_encoder(seen, **options)
-            ways = {"network, rows it learned from": (seen, encoder.encode), "network": (unseen, encoder.encode)}
+            learned = learn_encoder(seen, options)
+            coded = learned.coded
+            ways = {"network, rows it learned from": (seen, learned.encode), "network": (unseen, learned.encode)}
         else:
-            coded, ways = kdcode.compress(seen, **options), {}
+            coded, ways = kdcode.compress(seen, options), {}
         ways["beam search"] = (unseen, coded.encode)
         records = []
         for way, (rows, encode) in ways.items():
@@ -139,16 +148,17 @@ class Comparison:
             records.append(self._record(f"{name}: {way}", "seen" if rows is seen else "unseen", rows, copy, cost))
         return records
 
-    def _learning(self, shape: tuple[int, int], name: str) -> dict[str, Any]:
+    def _options(self, shape: tuple[int, int], name: str) -> kdcode.CompressOptions:
         learner = {"learner": "straight-through", **METHODS[name]}
-        return {"codebook_size": shape[0], "code_length": shape[1], **learner, **self.options}
+        options = kdcode.CompressOptions.of(codebook_size=shape[0], code_length=shape[1], seed=self.seed, **learner)
+        return options.changed(**self.batches) if isinstance(options.learning, BatchOptions) else options
 
     def _record(
         self, name: str, vectors: str, true: kdcode.VectorTable, copy: kdcode.VectorTable, cost: tuple[int, float]
     ) -> dict[str, Any]:
         """What a copy is judged by; its cost is bytes and seconds."""
         lost = kdcode.evaluate(true, copy)
-        draw = np.random.default_rng(self.options["seed"])
+        draw = np.random.default_rng(self.seed)
         queries = draw.permutation(len(true))[:QUERIES]
         return {
             "method": name,
@@ -247,15 +257,16 @@ def main() -> None:
     )
     arguments = experiment.read_arguments()
     torch.set_num_threads(1)  # one processor's time is what is compared
-    options: dict[str, Any] = {"seed": arguments.seed}
+    batches: dict[str, int] = {}
     shapes, rows = SHAPES, ROWS
     if arguments.tiny:
-        options |= {name: TINY[name] for name in ("epochs", "batch_size")}
+        batches = {name: TINY[name] for name in ("epochs", "batch_size")}
         shapes, rows = TINY["shapes"], TINY["rows"]
     table = read_table(None if arguments.tiny else arguments.data, rows)
-    kdcode.compress(table.head(50), epochs=1)  # what torch loads at its first update counts for no method
+    # What torch loads at its first update counts for no method.
+    kdcode.compress(table.head(50), learner="straight-through", epochs=1)
     folder = experiment.work / f"related-seed{arguments.seed}{'-tiny' if arguments.tiny else ''}"
-    comparison = Comparison(table, folder, options, experiment.say)
+    comparison = Comparison(table, folder, seed=arguments.seed, batches=batches, say=experiment.say)
     records = [record for shape in shapes for record in comparison.rows(shape)]
     settings = {
         "num_embeddings": len(table),

@@ -66,7 +66,7 @@ def items() -> Iterator[Item]:
 def _temperature() -> Item:
     kept = result("temperature")
     furthest = max(row["largest_difference_from_known"] for row in kept["rows"])
-    ours = f"the library's own choice, within {furthest:.0e} of the formula"
+    ours = f"the library's own estimator, within {furthest:.0e} of the formula"
     return Item("temperature, K = 2", "temperature.py", kept["seconds"], "from smooth to a step", ours, "holds")
 
 
@@ -207,7 +207,7 @@ def _lightrnn() -> Item:
 def _related() -> Item:
     kept = result("related")
     found = {row["method"]: row["relative_error"] for row in kept["rows"] if row["codebook_size"] == 16}
-    names = ("Algorithm 1", "straight-through", "encoder", "encoder with refits", "1 hash")
+    names = ("Algorithm 1", "straight-through", "encoder", "encoder with refinement", "1 hash")
     ours = "error at K = 16, D = 32: " + ", ".join(f"{name} {found[name]:.3f}" for name in names)
     return Item("encoder with Gumbel-softmax, hashing", "related.py", kept["seconds"], "–", ours, "–")
 

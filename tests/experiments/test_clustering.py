@@ -31,9 +31,9 @@ def test_learning_begins_with_the_points_as_they_are_and_measures_every_iteratio
 @pytest.mark.parametrize("start", ["warm", "greedy"])
 def test_a_warm_start_begins_at_the_codes_of_kmeans(start):
     points, _ = TINY.data(0)
-    assignment, composition = starting_parts(TINY, start, points, 0)
+    assignment, module = starting_parts(TINY, start, points, 0)
     codes = assignment.codes(torch.arange(TINY.points))
-    distances = torch.cdist(points, composition.codebook.detach()[0])
+    distances = torch.cdist(points, module.codebook.detach()[0])
     assert torch.equal(codes[:, 0], distances.argmin(dim=1))
     fresh = starting_parts(TINY, "random", points, 0)[1]
     assert distances.amin(dim=1).mean() < 0.5 * torch.cdist(points, fresh.codebook.detach()[0]).amin(dim=1).mean()

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from clusters import closest_centres, clustered_points, greedy_kmeans, mutual_information
+from clusters import closest_centres, clustered_points, mutual_information
 
-from kdcode.learning.kmeans import kmeans, nearest
+from kdcode.learning.linalg.kmeans import kmeans, nearest
 
 
 def labels(*values):
@@ -52,12 +52,10 @@ def test_the_closest_centres_are_found_among_the_means():
     assert closest_centres(points, labels(0, 0, 1, 2)) == 4
 
 
-def test_greedy_kmeans_misses_fewer_clusters_than_one_row_per_seed_does():
-    def agreement(find, seed):
+def test_greedy_seeds_of_kmeans_find_nearly_all_clusters():
+    found = []
+    for seed in range(4):
         points, clusters = clustered_points(2000, 50, 10, 0.1, seed)
-        codes = nearest(points, find(points, 50, torch.Generator().manual_seed(seed)))[0]
-        return mutual_information(codes, clusters)
-
-    greedy = [agreement(greedy_kmeans, seed) for seed in range(4)]
-    plain = [agreement(kmeans, seed) for seed in range(4)]
-    assert min(greedy) > 0.99 > sum(plain) / 4
+        codes = nearest(points, kmeans(points, 50, torch.Generator().manual_seed(seed)))[0]
+        found.append(mutual_information(codes, clusters))
+    assert sum(found) / 4 > 0.997  # 0.992 with one candidate for each seed

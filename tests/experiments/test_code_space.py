@@ -8,6 +8,7 @@ import code_space
 import pytest
 import torch
 
+from kdcode.codec_torch import make_module
 from kdcode.nn import KDEmbedding
 
 
@@ -47,15 +48,15 @@ def test_the_length_of_the_lemma_gives_room_for_the_square_of_n(symbols, size, l
 
 @pytest.mark.parametrize(("composition", "codeword_dim"), [("linear", None), ("linear", 20), ("lstm", None)])
 def test_modules_on_the_meta_device_count_as_real_ones_do(composition, codeword_dim):
-    shape = code_space.code_shape(1000, 32, composition, codeword_dim)
+    spec = code_space.spec_for(1000, 32, composition, codeword_dim)
     real = KDEmbedding.from_codes(
-        torch.zeros(1000, shape.code_length, dtype=torch.long),
+        torch.zeros(1000, spec.code_length, dtype=torch.long),
         32,
         code_space.EMBEDDING_DIM,
-        composition=code_space.make_composition(shape),
+        composition=make_module(spec),
     )
     counted = sum(weight.numel() for weight in real.parameters())
-    assert code_space.module_parameters(shape) == counted == shape.parameters
+    assert code_space.module_parameters(spec) == counted == spec.parameters
 
 
 def check(result):

@@ -94,7 +94,7 @@ def test_a_run_that_is_taken_up_again_ends_the_same(tmp_path, composition):
 def test_only_an_lstm_composition_has_its_own_optimizer():
     trainer = Trainer(fresh(coded_embedding("lstm")), TINY)
     assert {id(weight) for weight in trainer.by_adam} == {
-        id(weight) for weight in trainer.model.embedding.composition.parameters()
+        id(weight) for weight in trainer.model.embedding.codec.parameters()
     }
     assert len(trainer.optimizers) == 2
     assert not Trainer(fresh(coded_embedding("linear")), TINY).by_adam

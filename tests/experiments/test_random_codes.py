@@ -30,9 +30,9 @@ def test_slow_codewords_get_a_tenth_of_their_gradient():
     for change in random_codes.CHANGES.values():
         corpus = made_up_corpus()
         layer = random_codes.embedding_of(corpus, TINY.hidden, 0)
-        torch.nn.init.ones_(layer.composition.codebook)
+        torch.nn.init.ones_(layer.codec.codebook)
         if change is not None:
             change(LanguageModel(layer, len(corpus.words), TINY))
         layer(torch.arange(20)).sum().backward()
-        gradients.append(layer.composition.codebook.grad)
+        gradients.append(layer.codec.codebook.grad)
     torch.testing.assert_close(gradients[1], 0.1 * gradients[0])

@@ -120,7 +120,7 @@ def test_what_the_kept_result_shows(kept, shape):
     for name in learned:
         assert error[name] < 0.5 * error["1 hash"] < 0.5 * error["random codes"], name
     assert error["straight-through"] < error["Algorithm 1"]
-    assert error["encoder with refits"] < error["encoder"]
+    assert error["encoder with refinement"] < error["encoder"]
     # a sum of several hashed rows is no better than one: what counts is how many numbers are fitted
     assert error["2 hashes, summed"] == pytest.approx(error["1 hash"], rel=0.03)
     # the network's codes of unseen rows are worse than those of its own rows and far better than no learning at all

@@ -10,13 +10,13 @@ import torch
 
 def test_the_curve_is_the_logistic_function_worked_out_by_hand():
     x = torch.tensor([0.0, math.log(3), -math.log(3)], dtype=torch.float64)
-    assert temperature.chosen("soft", x, 1.0).tolist() == pytest.approx([0.5, 0.75, 0.25])
-    assert temperature.chosen("soft", x / 2, 0.5).tolist() == pytest.approx([0.5, 0.75, 0.25])
+    assert temperature.selected("soft", x, 1.0).tolist() == pytest.approx([0.5, 0.75, 0.25])
+    assert temperature.selected("soft", x / 2, 0.5).tolist() == pytest.approx([0.5, 0.75, 0.25])
 
 
 def test_straight_through_gives_a_step_and_the_gradient_of_the_smooth_curve():
     x = torch.tensor([-0.3, 0.2], dtype=torch.float64)
-    assert temperature.chosen("straight-through", x, 0.1).tolist() == [0.0, 1.0]
+    assert temperature.selected("straight-through", x, 0.1).tolist() == [0.0, 1.0]
     y = 1 / (1 + math.exp(3)), 1 / (1 + math.exp(-2))
     expected = [value * (1 - value) / 0.1 for value in y]
     assert temperature.gradient("straight-through", x, 0.1).tolist() == pytest.approx(expected)
@@ -34,8 +34,8 @@ def check(result):
         assert row["straight_through_is_a_step"]
     values = [row["value"] for row in result["rows"]]
     assert values == sorted(values)  # sharper as T falls
-    times, cooling = result["schedules"]["t"], result["schedules"]["decay 1"]
-    assert cooling == pytest.approx([1 / (1 + time) for time in times], rel=1e-3)
+    times, falling = result["schedules"]["t"], result["schedules"]["decay 1"]
+    assert falling == pytest.approx([1 / (1 + time) for time in times], rel=1e-3)
 
 
 def test_a_tiny_run_writes_what_was_kept(run_tiny, committed):
