@@ -1,41 +1,66 @@
-"""The house plan, held to: imports point down, files stay short, and serving needs numpy alone."""
+"""The layers of the package, held to: imports point down, files stay short, and serving needs numpy alone."""
 
 import ast
+import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-HOUSE = Path(__file__).parent.parent / "src" / "kdcode"
+import kdcode
 
-FLOORS = {
-    "errors": 0, "_version": 0,
-    "files": 1, "table": 1, "bitpack": 1,
-    "budget": 2, "symbols": 2, "data": 2, "evaluation": 2,
-    "codebook": 3, "row_scales": 3,
-    "composition": 4,
-    "encoding": 5, "search": 5,
-    "coded": 6,
-    "options": 7, "storage": 7,
-    "formats": 8,
-    "learning": 9,
-    "nn": 10,
-    "report": 11, "integrations": 11,
-    "cli": 12,
-    "__main__": 13,
-}  # fmt: skip
-"""Every room of the house and the floor it is on. A room uses the floors below it, and nothing beside or above it."""
+PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
-SERVING = {room for room, floor in FLOORS.items() if floor <= FLOORS["storage"]}
-ALLOWED = {"numpy"}
-MAX_LINES = 400
+LAYERS = [
+    {"errors", "_version"},
+    {"files", "arrays", "bitpack", "option_fields", "safetensors_header"},
+    {"symbols"},
+    {"table"},
+    {"data", "evaluation", "codec"},
+    {"search"},
+    {"coded"},
+    {"options", "storage"},
+    {"formats"},
+    {"codec_torch"},
+    {"nn"},
+    {"learning"},
+    {"report", "integrations"},
+    {"cli"},
+    {"__main__"},
+]
+"""Modules and packages from the bottom up. Each uses the layers below its own, and nothing beside or above it."""
+
+LAYER_OF = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+SERVING = {name for name, layer in LAYER_OF.items() if layer <= LAYER_OF["storage"]}
+"""What needs numpy alone."""
+
+MAX_FILE_LINES = 350
+MAX_FUNCTION_LINES = 60
+MAX_ARGUMENTS = 7
+MORE_ARGUMENTS = {
+    "codec/spec.py: named": 10,  # one for each option that decides the shape of a codec
+}
+"""The functions that may have more arguments, and how many. Commands of `cli` have one for each flag."""
+
 VAGUE = {"util", "utils", "helper", "helpers", "common", "misc", "manager", "core", "base"}
 
-FILES = sorted(path for path in HOUSE.rglob("*.py"))
+FILES = sorted(PACKAGE.rglob("*.py"))
+PACKAGES = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
 
-def room_of(path: Path) -> str:
-    return path.relative_to(HOUSE).parts[0].removesuffix(".py")
+def of_files(files):
+    return pytest.mark.parametrize("path", files, ids=lambda path: str(path.relative_to(PACKAGE)))
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def part_of(path: Path) -> str:
+    """The module or package of the top level that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imports(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
@@ -59,38 +84,122 @@ def modules(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def imported(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     assert not [node for node in imports(tree) if isinstance(node, ast.ImportFrom) and node.level]
     return {module for node in imports(tree) for module in modules(node)}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HOUSE)))
+def parts_used(path: Path) -> set[str]:
+    """The parts of kdcode that a file imports, its own left out."""
+    names = {module.split(".")[1] for module in imported(path) if module.startswith("kdcode.")}
+    return names - {part_of(path)}
+
+
+@of_files(FILES)
 def test_imports_point_down(path):
-    room = room_of(path)
-    used = {module.split(".")[1] for module in imported(path) if module.startswith("kdcode.")}
-    if room == "__init__":
+    part, used = part_of(path), parts_used(path)
+    if part == "__init__":
         assert used == {"_version"}  # the rest is resolved at first use
         return
-    assert room in FLOORS, f"give the room {room!r} its floor"
-    upward = {other for other in used - {room} if FLOORS.get(other, 99) >= FLOORS[room]}
-    assert not upward, f"{room} is on floor {FLOORS[room]} and may not import {sorted(upward)}"
+    assert part in LAYER_OF, f"give {part!r} its layer"
+    upward = {other for other in used if LAYER_OF.get(other, len(LAYERS)) >= LAYER_OF[part]}
+    assert not upward, f"{part} is in layer {LAYER_OF[part]} and may not import {sorted(upward)}"
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if room_of(path) in SERVING], ids=lambda path: str(path.relative_to(HOUSE))
-)
+@of_files([path for path in FILES if part_of(path) in SERVING])
 def test_serving_imports_numpy_alone(path):
     outside = {module.split(".")[0] for module in imported(path)} - {"kdcode"} - set(sys.stdlib_module_names)
-    assert outside <= ALLOWED
+    assert outside <= {"numpy"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HOUSE)))
+@of_files(FILES)
 def test_files_are_short_and_named_for_what_they_hold(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
-    assert not VAGUE & {part.removesuffix(".py").strip("_") for part in path.relative_to(HOUSE).parts}
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE_LINES
+    assert not VAGUE & {part.removesuffix(".py").strip("_") for part in path.relative_to(PACKAGE).parts}
 
 
-def test_the_picture_sees_what_it_should():
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Arguments that a caller gives, self and cls left out."""
+    named = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return len([argument for argument in named if argument.arg not in ("self", "cls")])
+
+
+@of_files(FILES)
+def test_functions_are_short_and_take_few_arguments(path):
+    for function in functions(path):
+        name = f"{path.relative_to(PACKAGE)}: {function.name}"
+        assert lines(function) <= MAX_FUNCTION_LINES, f"{name} has {lines(function)} lines"
+        if part_of(path) != "cli":
+            most = MORE_ARGUMENTS.get(name, MAX_ARGUMENTS)
+            assert arguments(function) <= most, f"{name} has {arguments(function)} arguments"
+
+
+def test_functions_with_more_arguments_are_there():
+    found = {f"{path.relative_to(PACKAGE)}: {function.name}" for path in FILES for function in functions(path)}
+    assert set(MORE_ARGUMENTS) <= found
+
+
+def submodules(package: Path) -> set[str]:
+    return {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
+
+
+def shadowing(package: Path, tree: ast.Module) -> set[str]:
+    """Names in `__all__` of a package that are those of its modules, and are not the modules themselves."""
+    dotted = ".".join(["kdcode", *package.relative_to(PACKAGE).parts])
+    public = {
+        element.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]
+        for element in getattr(node.value, "elts", [])
+    }
+    themselves = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == dotted
+        for alias in node.names
+    }
+    return (public & submodules(package)) - themselves
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_is_shadowed_by_what_its_package_exports(package):
+    assert not shadowing(package, parsed(package / "__init__.py"))
+
+
+def test_names_resolved_at_first_use_shadow_no_module_either():
+    for name in set(kdcode.__all__) & submodules(PACKAGE):
+        assert isinstance(getattr(kdcode, name), ModuleType)
+
+
+def test_layers_do_not_import_learning():
+    """Serving a coded table from a torch layer loads nothing of what learns codes."""
+    pytest.importorskip("torch")
+    script = """
+import sys
+import numpy, torch
+import kdcode.nn
+from kdcode.codec import CodecSpec, make_codec
+from kdcode.coded import CodedTable
+
+spec = CodecSpec.named("linear", 3, 4, 2)
+codec = make_codec(spec, {"codebook": numpy.ones((2, 4, 3))})
+coded = CodedTable.from_codes(None, numpy.array([[0, 1], [2, 3]]), codec)
+assert kdcode.nn.CodedEmbedding(coded)(torch.tensor([0, 1])).tolist() == [[2.0] * 3] * 2
+print([name for name in sys.modules if name.startswith("kdcode.learning")])
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.stdout.strip() == "[]", run.stderr
+
+
+def test_the_tests_above_see_what_they_should():
     seen = ast.parse(
         "from kdcode import load, coded\nimport kdcode.nn.x\n"
         "def f():\n    from torch import nn\n"
@@ -98,5 +207,14 @@ def test_the_picture_sees_what_it_should():
     )
     found = [module for node in imports(seen) for module in modules(node)]
     assert sorted(found) == ["kdcode.coded", "kdcode.load", "kdcode.nn.x", "torch"]
-    assert {"coded", "storage", "search", "evaluation"} <= SERVING
-    assert "formats" not in SERVING
+    assert {"coded", "storage", "search", "evaluation", "codec", "options"} <= SERVING
+    assert not SERVING & {"formats", "codec_torch", "nn", "learning"}
+    assert LAYER_OF["codec_torch"] < LAYER_OF["nn"] < LAYER_OF["learning"]
+    assert len(LAYER_OF) == len(list(chain(*LAYERS)))
+    assert {path.name for path in PACKAGES} >= {"codec", "codec_torch", "nn", "learning"}
+    one = ast.parse("async def f(self, a, /, b, *c, d=1, **e):\n    pass\n    pass\n").body[0]
+    assert (lines(one), arguments(one)) == (3, 3)
+    shadowed = ast.parse("from kdcode.codec.lstm import lstm\n__all__ = ['lstm', 'Codec']")
+    assert shadowing(PACKAGE / "codec", shadowed) == {"lstm"}
+    itself = ast.parse("from kdcode.codec import lstm\n__all__ = ['lstm', 'Codec']")
+    assert shadowing(PACKAGE / "codec", itself) == set()

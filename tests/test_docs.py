@@ -1,4 +1,4 @@
-"""The pages are true: their code runs, their map shows the house as it is, their links lead somewhere."""
+"""The pages are true: their code runs, their map shows the files that are there, their links lead somewhere."""
 
 import contextlib
 import io

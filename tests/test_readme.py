@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import kdcode
 from kdcode.cli import main
-from kdcode.codebook import Codebook
+from kdcode.codec import make_codec
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -99,8 +99,9 @@ def test_the_sizes_it_shows_are_those_of_the_commands(tmp_path, monkeypatch):
     """The codes of the demo depend on learning; its shape and its sizes do not."""
     monkeypatch.chdir(tmp_path)
     codes = np.zeros((10_000, 16), dtype=np.int64)
-    book = Codebook.of(np.ones((16, 16, 50), dtype=np.float32), "int8")
-    kdcode.save(kdcode.CodedTable.from_codes(kdcode.data.glove_50d().symbols, codes, book), "demo.kdc")
+    spec = kdcode.CompressOptions(codebook_size=16, code_length=16, codebook_dtype="int8").spec(embedding_dim=50)
+    codec = make_codec(spec, {"codebook": np.ones((16, 16, 50))})
+    kdcode.save(kdcode.CodedTable.from_codes(kdcode.data.glove_50d().symbols, codes, codec), "demo.kdc")
     told = CliRunner().invoke(main, ["info", "demo.kdc"]).stdout
     shown = README.partition("$ kdcode info demo.kdc\n")[2].partition("  …\n")[0]
     assert shown

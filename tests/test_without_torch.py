@@ -22,27 +22,27 @@ for name in ("torch", "click", "rich", "pyarrow"):
 
 import numpy as np
 import kdcode
-from kdcode.composition import Lstm
+from kdcode.codec import CodecSpec, make_codec
 
 random = np.random.default_rng(0)
 path = sys.argv[1]
-codebook = random.normal(size=(3, 5, 4)).astype(np.float32)
-codes = random.integers(0, 5, size=(20, 3))
+codes = np.column_stack([random.integers(0, 5, size=(20, 3)), random.integers(0, 4, size=20)])
 symbols = [f"s{row}" for row in range(20)]
-lstm = Lstm(*(random.normal(size=shape).astype(np.float32) for shape in ((4, 4, 4), (4, 4), (4, 6))))
-for composition in (None, lstm):
-    coded = kdcode.CodedTable.from_codes(symbols, codes, codebook, composition)
+for composition in ("linear", "grouped", "lstm"):
+    spec = CodecSpec.named(composition, 6, 5, 3, scale_bits=2)
+    codec = make_codec(spec, {name: random.normal(size=shape) for name, shape in spec.weight_shapes().items()})
+    coded = kdcode.CodedTable.from_codes(symbols, codes, codec)
     kdcode.save(coded, path)
     loaded = kdcode.load(path)
     vectors = loaded.decode(np.arange(20))
     assert (vectors == coded.decode(np.arange(20))).all()
     assert np.allclose(loaded["s3"], vectors[3], atol=1e-6)
     assert len(loaded.neighbors("s3", 4)) == 4
-    assert loaded.encode(vectors).shape == (20, 3)
+    assert loaded.encode(vectors).shape == (20, 4)
     table = kdcode.VectorTable(symbols, vectors)
     assert kdcode.verify(path, table).relative_error == 0
     assert kdcode.evaluate(table, loaded).relative_error == 0
-assert kdcode.CompressOptions().code_shape(20, 6).sizes(0).total > 0
+assert kdcode.CompressOptions().spec(6).sizes(20).total > 0
 
 try:
     kdcode.compress

@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from kdcode.coded import CodedTable
     from kdcode.evaluation import evaluate
     from kdcode.formats import read, write
-    from kdcode.learning.compress import compress
-    from kdcode.learning.planning import plan
-    from kdcode.options import CompressOptions
+    from kdcode.learning import compress, plan
+    from kdcode.options import AdditiveOptions, CompressOptions, EncoderOptions, GradientOptions, RandomOptions
     from kdcode.storage import load, save, verify
     from kdcode.table import VectorTable
 
 _HOME = {
+    "AdditiveOptions": "kdcode.options",
     "CodedTable": "kdcode.coded",
     "CompressOptions": "kdcode.options",
+    "EncoderOptions": "kdcode.options",
+    "GradientOptions": "kdcode.options",
+    "RandomOptions": "kdcode.options",
     "VectorTable": "kdcode.table",
     "compress": "kdcode.learning",
     "evaluate": "kdcode.evaluation",
@@ -34,11 +37,15 @@ _HOME = {
     "verify": "kdcode.storage",
     "write": "kdcode.formats",
 }
-_ROOMS = ("data", "errors", "evaluation", "formats", "learning", "nn")
+_PACKAGES = ("codec", "data", "errors", "evaluation", "formats", "learning", "nn")
 
 __all__ = [
+    "AdditiveOptions",
     "CodedTable",
     "CompressOptions",
+    "EncoderOptions",
+    "GradientOptions",
+    "RandomOptions",
     "VectorTable",
     "__version__",
     "compress",
@@ -56,10 +63,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"kdcode.{name}")
     raise AttributeError(f"module 'kdcode' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_ROOMS})
+    return sorted({*__all__, *_PACKAGES})
