@@ -134,8 +134,10 @@ def _row_length(table: VectorTable, options: CompressOptions) -> float | None:
 
 def _weighted_sum(vectors: Tensor, weights: Tensor | None, of: Callable[[Tensor], Tensor]) -> Tensor:
     """Σ over rows, by weight, of what `of` makes of them in float64, of which there is never more than a chunk."""
-    parts = []
+    total: Tensor | None = None
     for start in range(0, len(vectors), CHUNK_ROWS):
         values = of(vectors[start : start + CHUNK_ROWS].double())
-        parts.append(values.sum(dim=0) if weights is None else weights[start : start + CHUNK_ROWS].double() @ values)
-    return torch.stack(parts).sum(dim=0)
+        part = values.sum(dim=0) if weights is None else weights[start : start + CHUNK_ROWS].double() @ values
+        # Added up in place: small results kept between large chunks would hold on to the memory of all of them.
+        total = part if total is None else total.add_(part)
+    return torch.zeros((), dtype=torch.float64) if total is None else total

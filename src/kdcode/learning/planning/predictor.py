@@ -29,11 +29,11 @@ from kdcode.table import VectorTable
 
 @dataclass(frozen=True)
 class Fitted:
-    """Constants of the prediction, fitted by hand to whole runs.
+    """Constants of the prediction, set by hand when plans were written; the runs behind that were not recorded.
 
-    The runs are those of benchmarks/equal_bytes.py: GloVe with 50,000 and 100,000 rows of 100 dimensions and MiniLM's
-    30,522 x 384 token table, at 10, 20, 40 and 80 times smaller, with fast and normal effort. Predictions of the
-    recommended settings were within 6% of what these runs ended with (benchmarks/results/equal_bytes.json).
+    What is recorded is how they did since: benchmarks/results/equal_bytes.json has the predicted and the reached error
+    of 17 runs (GloVe with 50,000 and 100,000 rows of 100 dimensions and MiniLM's 30,522 x 384 token table, 10 to 80
+    times smaller, fast and normal effort), which differ by less than 6%. The effort `best` is in none of them.
 
     Args:
         power: by effort, the power of a probe's error for long sums, and what each position of the sum takes off it;
