@@ -1,5 +1,6 @@
 import copy
 import pickle
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -93,9 +94,9 @@ def test_composing_what_was_encoded_gives_vectors_of_the_right_length(kind, dtyp
         assert (np.abs(found - lengths) < 0.5 * lengths.mean()).all()
 
 
-@pytest.mark.parametrize("rows", [-1, 3, [0, 3], [[-1]]])
-def test_rows_outside_the_table_are_refused(coded, rows):
-    with pytest.raises(RowError, match=r"in \[0, 3\)"):
+@pytest.mark.parametrize(("rows", "named"), [(-1, -1), (3, 3), ([0, 3], 3), ([[-1]], -1), ([7, 9], 7)])
+def test_rows_outside_the_table_are_refused(coded, rows, named):
+    with pytest.raises(RowError, match=f"row {named} is out of range: the table has 3 rows, 0 to 2"):
         coded.decode(rows)
 
 
@@ -109,13 +110,8 @@ def test_rows_that_are_no_integers_are_refused(coded, rows):
 @pytest.mark.parametrize("rows", [[-1], [5], [0, -1], np.array([2, 5])])
 def test_symbols_of_rows_outside_the_table_are_refused(symbols, rows):
     table = coded_table(rows=5, symbols=symbols)
-    with pytest.raises(RowError, match=r"in \[0, 5\), got"):
+    with pytest.raises(RowError, match=f"row {rows[-1]} is out of range: the table has 5 rows"):
         table.symbols_at(rows)
-
-
-def test_row_numbers_are_not_symbols(coded):
-    with pytest.raises(OptionError, match="a symbol is a string, got 1; use decode"):
-        coded[1]
 
 
 def test_tables_without_symbols():
@@ -229,3 +225,49 @@ def test_a_table_can_be_copied_and_sent(kind, copied):
     twin = copied(table)
     np.testing.assert_array_equal(twin[words(3)[2]], table[words(3)[2]])
     assert twin.provenance == {"seed": 1}
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_a_selection_keeps_codes_and_codec(kind, dtype, monkeypatch):
+    table = coded_table(kind, dtype, rows=9, symbols=words(9), provenance={"learner": "by hand"})
+    monkeypatch.setattr(CodedTable, "vectors_at", None)  # nothing is decoded
+    part = table.select(words(9)[6:2:-1])
+    assert type(part) is CodedTable
+    assert part.codec is table.codec
+    assert list(part.symbols) == words(9)[6:2:-1]
+    np.testing.assert_array_equal(part.packed, table.packed[[6, 5, 4, 3]])
+    assert part.provenance == {"taken_from": {"rows": 9, "learner": "by hand"}}
+    assert part.select([0]).provenance == part.provenance
+    assert CodedTable(table.symbols, table.packed, table.codec).select([0]).provenance == {}
+    assert table.provenance == {"learner": "by hand"}
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_rows_added_are_encoded_by_the_codec(kind, dtype, at):
+    table = coded_table(kind, dtype, rows=9, symbols=words(9))
+    vector = np.random.default_rng(3).normal(size=7)
+    more = table.with_rows({"<pad>": 0, "<unk>": vector}, at=at)
+    assert list(more) == (["<pad>", "<unk>", *words(9)] if at == "start" else [*words(9), "<pad>", "<unk>"])
+    np.testing.assert_array_equal(more[words(9)], table[words(9)])
+    np.testing.assert_array_equal(more["<unk>"], table.compose(table.encode(vector)[None])[0])
+    np.testing.assert_array_equal(more["<pad>"], table.compose(table.encode(np.zeros(7))[None])[0])
+    assert more.codec is table.codec
+    assert len(table) == 9
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_shared_codes_are_symbols_whose_code_another_has_too(kind, dtype):
+    coded = coded_table(kind, dtype, rows=90, length=3, size=4)
+    counts = Counter(map(tuple, coded.codes.tolist()))
+    shared = sum(count for count in counts.values() if count > 1)
+    assert coded.shared_codes == shared
+    assert 0 < shared < 90
+    assert CodedTable(RowNumbers(45), coded.packed[::2], coded.codec).shared_codes <= shared  # rows with gaps between
+
+
+def test_no_code_is_shared():
+    codec = codec_of(length=2, size=4)
+    every = np.stack(np.meshgrid(range(4), range(4)), axis=-1).reshape(-1, 2)
+    assert CodedTable.from_codes(None, every, codec).shared_codes == 0
+    assert CodedTable.from_codes(None, np.concatenate([every, every[:3]]), codec).shared_codes == 6

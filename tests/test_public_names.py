@@ -42,9 +42,9 @@ def test_every_public_name_is_there(name):
 
 def test_names_are_those_of_their_modules():
     from kdcode.coded import CodedTable
-    from kdcode.evaluation import evaluate
+    from kdcode.evaluation import evaluate, verify
     from kdcode.options import CompressOptions
-    from kdcode.storage import load, save, verify
+    from kdcode.storage import load, save
     from kdcode.table import VectorTable
 
     assert (kdcode.CodedTable, kdcode.VectorTable, kdcode.evaluate) == (CodedTable, VectorTable, evaluate)

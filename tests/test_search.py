@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sample_tables import KINDS, NAMES, coded_table, words
 
-from kdcode import CodedTable, search
+from kdcode import CodedTable, VectorTable, search
 from kdcode.codec import CodecSpec, make_codec
-from kdcode.errors import OptionError, UnknownSymbolError
+from kdcode.errors import OptionError, UnknownSymbolError, UnknownSymbolsError
 
 
 def linear_table(symbols, codes, codebook):
@@ -18,7 +18,7 @@ def linear_table(symbols, codes, codebook):
 
 def brute_force(coded, query, metric, leave_out=None):
     """(row, score) of every row, nearest first, from the decoded table in float64."""
-    vectors = coded.to_table().matrix.astype(np.float64)
+    vectors = np.asarray(coded, dtype=np.float64)
     query = np.asarray(query, dtype=np.float64)
     scores = {
         "dot": vectors @ query,
@@ -84,21 +84,90 @@ def test_a_zero_vector_is_near_to_nothing():
 
 
 def test_short_distances_keep_their_digits():
-    codebook = np.full((1, 3, 2), 1000, dtype=np.float32)
-    codebook[0, 1] += 0.5
-    codebook[0, 2] += 0.25
+    codebook = np.array([[[1e6, 0], [1e6, 2e-4], [1e6, 1e-4]]], dtype=np.float32)
     coded = linear_table(None, [[0], [1], [2]], codebook)
-    found = coded.neighbors([1000.0, 1000.0], 3, metric="l2")
-    assert found == [("0", 0), ("2", pytest.approx(0.125**0.5)), ("1", pytest.approx(0.5**0.5))]
+    found = coded.neighbors([1e6, 0.0], 3, metric="l2")
+    assert found == [("0", 0), ("2", pytest.approx(1e-4)), ("1", pytest.approx(2e-4))]
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", [*NAMES, "decoded"])
 def test_dot_products_agree_with_decoding(kind):
-    coded = coded_table(kind, rows=9000, length=4)  # more than one chunk
-    query = np.random.default_rng(1).normal(size=7).astype(np.float32)
-    np.testing.assert_allclose(
-        search.dot_products(coded, query), coded.decode(np.arange(9000)) @ query, rtol=1e-3, atol=1e-4
-    )
+    coded = coded_table("linear" if kind == "decoded" else kind, rows=9000, length=4)  # more than one chunk
+    table = coded.to_table() if kind == "decoded" else coded
+    queries = np.random.default_rng(1).normal(size=(3, 7))
+    pieces = list(table.dot_products(queries))
+    assert [start for start, _ in pieces] == [0, 8192]
+    found = np.concatenate([dots for _, dots in pieces])
+    np.testing.assert_allclose(found, coded.decode(np.arange(9000)) @ queries.T, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("metric", search.METRICS)
+@pytest.mark.parametrize("kind", ["linear", "scaled-rotated", "lstm", "decoded"])
+def test_several_queries_find_what_each_finds_alone(kind, metric):
+    coded = coded_table("linear" if kind == "decoded" else kind, rows=20_000, size=4, symbols=words(20_000))
+    table = coded.to_table() if kind == "decoded" else coded
+    some = words(20_000)[::67]  # more queries than are handled at once
+    found = table.neighbors(some, 7, metric=metric)
+    assert len(found) == len(some) > 256
+    for number in (0, 1, 255, 256, len(some) - 1):
+        assert found[number] == table.neighbors(some[number], 7, metric=metric)
+    vectors = np.random.default_rng(0).normal(size=(3, 7))
+    assert table.neighbors(vectors, 5, metric=metric) == [table.neighbors(one, 5, metric=metric) for one in vectors]
+    assert table.neighbors(vectors.tolist(), 5, metric=metric) == table.neighbors(vectors, 5, metric=metric)
+
+
+@pytest.mark.parametrize("metric", search.METRICS)
+def test_a_table_as_it_came_agrees_with_brute_force(metric):
+    table = VectorTable(words(200), np.random.default_rng(2).normal(size=(200, 7)).astype(np.float16))
+    own = table.symbols[7]
+    found = table.neighbors(own, 20, metric=metric)
+    expected = brute_force(table, table[own], metric, leave_out=7)[:20]
+    assert [near.symbol for near in found] == [table.symbols[row] for row, _ in expected]
+    np.testing.assert_allclose([near.score for near in found], [score for _, score in expected], rtol=1e-6)
+
+
+def test_several_are_found_in_one_pass(monkeypatch):
+    coded = coded_table(rows=1000, symbols=words(1000))
+    coded.norms  # noqa: B018 - a pass of its own, made once
+    passes = []
+    chunks = CodedTable.code_chunks
+    monkeypatch.setattr(CodedTable, "code_chunks", lambda *given: passes.append(1) or chunks(*given))
+    assert len(coded.neighbors(words(50), 3)) == 50
+    assert passes == [1]
+
+
+def test_missing_words_are_listed_or_skipped():
+    coded = coded_table(symbols=list("abcde"))
+    with pytest.raises(UnknownSymbolsError, match=r"no symbols 'A' \(did you mean 'a'\?\), 'zebra'$") as raised:
+        coded.neighbors(["a", "A", "zebra", "b", "A"])
+    assert raised.value.symbols == ["A", "zebra"]
+    assert isinstance(raised.value, KeyError)
+    with pytest.raises(UnknownSymbolError, match=r"no symbol 'A'; did you mean 'a'\?"):
+        coded.neighbors(["a", "A"])
+    found = coded.neighbors(["a", "A", "b", "a"], missing="skip")
+    assert found == [coded.neighbors("a"), [], coded.neighbors("b"), coded.neighbors("a")]
+    assert coded.neighbors("A", missing="skip") == []
+    assert coded.neighbors([]) == []
+    assert coded.neighbors(np.empty((0, 7))) == []
+    with pytest.raises(OptionError, match="missing must be one of raise, skip, got 'drop'"):
+        coded.neighbors(["a"], missing="drop")
+
+
+@pytest.mark.parametrize("coded", [True, False])
+@pytest.mark.parametrize("size", [1e-44, 1e-30, 1e-20, 1.0, 1e19, 1e30, 3e38])
+def test_vectors_of_any_size_have_the_right_neighbours(size, coded):
+    rows = np.array([[1, 0], [1, 1], [-1, 0.5], [0, 1]]) * size
+    table = linear_table(list("abcd"), [[0], [1], [2], [3]], rows[None]) if coded else VectorTable(list("abcd"), rows)
+    cosines = table.neighbors("a", 3)
+    assert [near.symbol for near in cosines] == ["b", "d", "c"]
+    if size > 1e-40:  # numbers below 1e-38 have few digits
+        assert [near.score for near in cosines] == pytest.approx([0.5**0.5, 0, -(0.8**0.5)], rel=1e-6)
+    l2 = table.neighbors("a", 3, metric="l2")
+    assert [near.symbol for near in l2] == ["b", "d", "c"]
+    assert [near.score for near in l2] == pytest.approx(np.array([1, 2**0.5, 4.25**0.5]) * size, rel=0.2)
+    dots = table.neighbors("a", 3, metric="dot")
+    assert [near.symbol for near in dots] == ["b", "d", "c"]
+    assert dots[0].score == pytest.approx(size * size, rel=0.2)
 
 
 @pytest.mark.parametrize("kind", ["linear", "lstm"])
@@ -116,10 +185,25 @@ def test_no_decoded_copy_is_made(kind):
     assert peak < whole / 2
 
 
-@pytest.mark.parametrize("query", [np.ones(6), np.ones((1, 7)), [np.nan] * 7, [1e39] * 7, ["a"] * 7, 3, [[1], [2, 3]]])
-def test_queries_that_do_not_fit_are_refused(query):
-    with pytest.raises(OptionError, match=r"expected finite vectors of size 7|a query is a symbol or one vector"):
-        coded_table().neighbors(query)
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (np.ones(6), r"a vector of 7 numbers, or several of them, got float64 of shape \(6,\)"),
+        (np.ones((1, 1, 7)), r"got float64 of shape \(1, 1, 7\)"),
+        (np.ones((7, 2)), r"got float64 of shape \(7, 2\)"),
+        ([np.nan] * 7, "not a finite float32"),
+        ([1e39] * 7, "not a finite float32"),
+        (["a", 1.0], "expected symbols alone or numbers alone, got 1.0 among symbols"),
+        (3, r"got int 3; for a row number give its symbol, table.symbols\[row\]"),
+        ([[1], [2, 3]], r"got list \[\[1\], \[2, 3\]\]"),
+        (None, "got NoneType None"),
+        (np.ones(7, dtype=complex), "got complex128"),
+    ],
+)
+def test_queries_that_do_not_fit_are_refused(query, message):
+    for table in (coded_table(), coded_table().to_table()):
+        with pytest.raises(OptionError, match=message):
+            table.neighbors(query)
 
 
 def test_refusals_name_the_argument():
@@ -128,5 +212,8 @@ def test_refusals_name_the_argument():
         coded.neighbors("a", metric="manhattan")
     with pytest.raises(OptionError, match="k must be at least 1, got 0"):
         coded.neighbors("a", 0)
+    with pytest.raises(OptionError, match=r"k must be an int, got 2\.5"):
+        coded.neighbors("a", 2.5)
+    assert len(coded.neighbors("a", np.int64(2))) == 2
     with pytest.raises(UnknownSymbolError, match="did you mean 'a'"):
         coded.neighbors("A")

@@ -126,7 +126,7 @@ def test_as_a_sequence():
     with pytest.raises(IndexError):
         stored[300]
     for row in (-1, 300):
-        with pytest.raises(RowError, match=r"\[0, 300\)"):
+        with pytest.raises(RowError, match=rf"row {row} is out of range: the table has 300 rows, 0 to 299"):
             stored.at([row])
 
 
@@ -319,5 +319,5 @@ def test_row_numbers_answer_without_walking_the_rows():
 @pytest.mark.parametrize("rows", [[-1], [12], [3, -1]])
 def test_row_numbers_have_no_rows_outside_the_table(rows):
     assert RowNumbers(12).at([11, 0]) == ["11", "0"]
-    with pytest.raises(RowError, match=r"in \[0, 12\), got"):
+    with pytest.raises(RowError, match=f"row {rows[-1]} is out of range: the table has 12 rows, 0 to 11"):
         RowNumbers(12).at(rows)

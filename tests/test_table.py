@@ -128,3 +128,39 @@ def test_weights_come_along():
 def test_weights_that_cannot_be_are_refused(weights):
     with pytest.raises(TableError, match="weights: expected"):
         VectorTable(None, np.eye(3), weights)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+def test_rows_added_at_the_end_and_at_the_start(dtype):
+    table = VectorTable(["a", "b", "c"], MATRIX.astype(dtype), [1, 2, 6])
+    mean = table.matrix.mean(axis=0)
+    more = table.with_rows({"<pad>": 0, "<unk>": mean})
+    assert list(more) == ["a", "b", "c", "<pad>", "<unk>"]
+    assert more["<pad>"].tolist() == [0, 0]
+    assert more[-1].tolist() == [2, 3]
+    assert more.weights.tolist() == [1, 2, 6, 3, 3]
+    assert more.matrix.dtype == ("float32" if dtype == "int32" else dtype)
+    first = table.with_rows({"<pad>": 0.5}, at="start")
+    assert list(first) == ["<pad>", "a", "b", "c"]
+    assert first.weights.tolist() == [3, 1, 2, 6]
+    assert first.row_of("a") == 1
+    assert first[0].tolist() == [0.5, 0.5]
+    assert table.symbols == ["a", "b", "c"]
+
+
+def test_a_row_too_large_for_the_type_of_the_table_is_refused():
+    with pytest.raises(TableError, match=r"row 3 \('x'\) has a value that is not a finite"):
+        VectorTable(["a", "b", "c"], MATRIX.astype(np.float16)).with_rows({"x": [1e6, 0]})
+
+
+def test_a_selection_takes_weights_and_type_along():
+    table = VectorTable(["a", "b", "c"], MATRIX.astype(np.float16), [5, 0, 0.5])
+    part = table.select(["c", "a"])
+    assert part.matrix.dtype == np.float16
+    assert part.matrix.tolist() == [[4, 5], [0, 1]]
+    assert part.weights.tolist() == [0.5, 5]
+
+
+def test_the_repr_is_short_whatever_the_symbols():
+    table = VectorTable(["x" * 1000, "y" * 1000], np.eye(2))
+    assert repr(table) == "<VectorTable: 2 symbols, 2 dimensions, float64>"

@@ -13,11 +13,12 @@ from kdcode._version import __version__
 if TYPE_CHECKING:
     from kdcode import errors
     from kdcode.coded import CodedTable
-    from kdcode.evaluation import evaluate
+    from kdcode.evaluation import evaluate, verify
     from kdcode.formats import read, write
+    from kdcode.inputs import as_table
     from kdcode.learning import compress, plan
     from kdcode.options import AdditiveOptions, CompressOptions, EncoderOptions, GradientOptions, RandomOptions
-    from kdcode.storage import load, save, verify
+    from kdcode.storage import load, save
     from kdcode.table import VectorTable
 
 _HOME = {
@@ -28,13 +29,14 @@ _HOME = {
     "GradientOptions": "kdcode.options",
     "RandomOptions": "kdcode.options",
     "VectorTable": "kdcode.table",
+    "as_table": "kdcode.inputs",
     "compress": "kdcode.learning",
     "evaluate": "kdcode.evaluation",
     "load": "kdcode.storage",
     "plan": "kdcode.learning",
     "read": "kdcode.formats",
     "save": "kdcode.storage",
-    "verify": "kdcode.storage",
+    "verify": "kdcode.evaluation",
     "write": "kdcode.formats",
 }
 _PACKAGES = ("codec", "data", "errors", "evaluation", "formats", "learning", "nn")
@@ -48,6 +50,7 @@ __all__ = [
     "RandomOptions",
     "VectorTable",
     "__version__",
+    "as_table",
     "compress",
     "errors",
     "evaluate",

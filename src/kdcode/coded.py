@@ -10,23 +10,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kdcode import search
-from kdcode.arrays import CHUNK_ROWS, FloatArray, IntArray
+from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray
 from kdcode.codec import Codec, CodecSpec, Sizes
 from kdcode.errors import OptionError, RowError
-from kdcode.search import Neighbor
-from kdcode.symbols import RowNumbers, StoredSymbols, pack_symbols
+from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows, rows_at_once
+from kdcode.symbols import RowNumbers, StoredSymbols, checked_rows, pack_symbols
 from kdcode.table import VectorTable
 
 Code = tuple[int, ...]
 
-_FLOATS_AT_ONCE = 1 << 18
-"""Of decoded vectors: sums over positions stay in the cache."""
 
-
-class CodedTable:
+class CodedTable(TableMapping):
     """A compressed table: N packed codes, and the codec that turns them into N vectors of size d.
 
+    It is a read-only mapping of symbols to vectors, which are composed when they are asked for; see `TableMapping`.
     Usually comes from `kdcode.compress` or `kdcode.load`; `from_codes` builds one by hand.
 
     Args:
@@ -51,7 +48,7 @@ class CodedTable:
         width = codec.spec.row_bytes
         if packed.dtype != np.uint8 or packed.shape[1:] != (width,) or len(packed) < 1:
             raise OptionError(f"codes: expected uint8 of shape (rows, {width}), got {packed.dtype} of {packed.shape}")
-        self.symbols = symbols
+        self.symbols: StoredSymbols | RowNumbers = symbols
         self.packed = packed
         self.codec = codec
         self.provenance = dict(provenance or {})
@@ -111,33 +108,17 @@ class CodedTable:
         return self.codec.unpack(self.packed)
 
     @cached_property
-    def norms(self) -> FloatArray:
+    def shared_codes(self) -> int:
+        """How many symbols have a code that another symbol has too, and so the same vector; counted at first use."""
+        rows = np.ascontiguousarray(self.packed).view(np.dtype((np.void, self.spec.row_bytes)))
+        counts = np.unique(rows.reshape(-1), return_counts=True)[1]
+        return int(counts[counts > 1].sum())
+
+    @cached_property
+    def norms(self) -> DoubleArray:
         """(N,) lengths of the vectors; computed chunk by chunk at first use."""
-        norms = np.empty(len(self), dtype=np.float32)
-        for start, codes in self.code_chunks():
-            norms[start : start + len(codes)] = np.linalg.norm(self.codec.decode(codes), axis=1)
-        return norms
-
-    def __getitem__(self, symbol: str) -> FloatArray:
-        """The (d,) vector of `symbol`.
-
-        Raises:
-            UnknownSymbolError: the table has no such symbol.
-        """
-        return self.decode(self.row_of(symbol))
-
-    def __contains__(self, symbol: object) -> bool:
-        return symbol in self.symbols
-
-    def row_of(self, symbol: str) -> int:
-        """The row number of `symbol`."""
-        if not isinstance(symbol, str):
-            raise OptionError(f"a symbol is a string, got {symbol!r}; use decode for row numbers")
-        return self.symbols.row_of(symbol)
-
-    def symbols_at(self, rows: IntArray) -> list[str]:
-        """The symbols of several rows."""
-        return self.symbols.at(int(row) for row in rows)
+        chunks = self.code_chunks(rows_at_once(self.embedding_dim))
+        return np.concatenate([lengths(self.codec.decode(codes)) for _, codes in chunks])
 
     def decode(self, rows: npt.ArrayLike) -> FloatArray:
         """Vectors of the given rows.
@@ -153,15 +134,65 @@ class CodedTable:
             return np.empty((*picked.shape, self.embedding_dim), dtype=np.float32)
         if picked.dtype.kind not in "iu":
             raise RowError(f"rows are integers, got {picked.dtype}; use coded[symbol] to look a symbol up")
-        if picked.min() < 0 or picked.max() >= len(self):
-            raise RowError(f"rows must be in [0, {len(self)}), got [{picked.min()}, {picked.max()}]")
-        flat = picked.reshape(-1)
-        vectors = np.empty((len(flat), self.embedding_dim), dtype=np.float32)
-        at_once = max(1, _FLOATS_AT_ONCE // self.embedding_dim)
-        for start in range(0, len(flat), at_once):
-            part = flat[start : start + at_once]
+        flat = checked_rows(picked.reshape(-1), len(self))
+        return self.vectors_at(flat).reshape(*picked.shape, self.embedding_dim)
+
+    def vectors_at(self, rows: IntArray) -> FloatArray:
+        """(n, d) vectors of (n,) rows in [0, N)."""
+        vectors = np.empty((len(rows), self.embedding_dim), dtype=np.float32)
+        at_once = rows_at_once(self.embedding_dim)
+        for start in range(0, len(rows), at_once):
+            part = rows[start : start + at_once]
             vectors[start : start + at_once] = self.codec.decode(self.codec.unpack(self.packed[part]))
-        return vectors.reshape(*picked.shape, self.embedding_dim)
+        return vectors
+
+    def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
+        """Dot products with (q, d) queries, in order: the first row of a chunk, and (n, q) numbers.
+
+        They are sums of table entries where the composition is a sum; an LSTM's rows are composed chunk by chunk.
+        """
+        tables = self.codec.score_tables(queries.T)
+        width = len(queries) if tables is not None else max(queries.shape)
+        for start, codes in self.code_chunks(rows_at_once(width)):
+            if tables is None:
+                yield start, self.codec.decode(codes).astype(np.float64) @ queries.T
+                continue
+            found = tables[0].take(codes[:, 0], axis=0)
+            for position in range(1, len(tables)):
+                found += tables[position].take(codes[:, position], axis=0)
+            yield start, found * self.codec.row_scales(codes)[:, None] if self.spec.scale_bits else found
+
+    def select(self, key: Key, *, missing: str = "raise") -> CodedTable:
+        """The table of some rows, in the order given; their codes and the codec stay as they are.
+
+        Args:
+            key: a list of symbols or row numbers, a slice of rows, or a mask; as in brackets.
+            missing: what happens to symbols that the table does not have: "raise" an error that lists them, or "skip"
+                them.
+
+        Returns:
+            a table whose provenance tells what it was `taken_from`: errors that were measured are of all rows.
+        """
+        symbols, rows = self._selected(key, missing)
+        named = RowNumbers(len(rows)) if symbols is None else pack_symbols(symbols)
+        return CodedTable(named, self.packed[rows], self.codec, self._provenance_of_part())
+
+    def with_rows(self, rows: Mapping[str, npt.ArrayLike], *, at: str = "end") -> CodedTable:
+        """A copy of the table with more rows, such as `{"<pad>": 0, "<unk>": mean}`, encoded by its codec.
+
+        The codec is not learned anew, so the new vectors are only near to the given ones: compare `coded["<unk>"]` with
+        what you gave. Zero is no exception: a padding row that must be zero is the matter of `padding_idx` in
+        `kdcode.nn.CodedEmbedding`. To have rows learned with the others, add them to the `VectorTable` and compress.
+
+        Args:
+            rows: symbols and their vectors; a number stands for a vector of d equal numbers.
+            at: "end", where all rows keep their numbers, or "start", where each moves up by as many as are added.
+                Symbols stay what they are, and so do the names "0", "1", … of a table without.
+        """
+        symbols, vectors = new_rows(self, rows, at)
+        added = self.codec.pack(self.encode(vectors))
+        named = pack_symbols([*symbols, *self.symbols] if at == "start" else [*self.symbols, *symbols])
+        return CodedTable(named, joined(self.packed, added, at), self.codec, self._provenance_of_part())
 
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes, of this table or not, to (n, d) vectors."""
@@ -181,10 +212,6 @@ class CodedTable:
             (columns,) or (n, columns) integers. `kdcode.learning.encode` does the same in torch, for large batches.
         """
         return self.codec.encode(vectors, beam=beam, sweeps=sweeps)
-
-    def neighbors(self, query: str | npt.ArrayLike, k: int = 10, *, metric: str = "cosine") -> list[Neighbor]:
-        """The k nearest symbols to a symbol or a (d,) vector, nearest first; see `kdcode.search`."""
-        return search.neighbors(self, query, k, metric=metric)
 
     def code_of(self, symbol: str) -> Code:
         """The integers of `symbol`: D positions, and the level of its scale where rows have scales."""
@@ -237,3 +264,12 @@ class CodedTable:
         """The whole table decoded into memory."""
         symbols = None if isinstance(self.symbols, RowNumbers) else list(self.symbols)
         return VectorTable(symbols, self.decode(np.arange(len(self))))
+
+    def _find(self, symbol: str) -> int | None:
+        return self.symbols.find(symbol)
+
+    def _provenance_of_part(self) -> dict[str, Any]:
+        """The provenance of a table with other rows: what was measured holds for the rows that were learned."""
+        if "taken_from" in self.provenance or not self.provenance:
+            return self.provenance
+        return {"taken_from": {"rows": len(self), **self.provenance}}

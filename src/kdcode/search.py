@@ -1,26 +1,22 @@
-"""Nearest neighbours computed on the codes.
+"""Nearest neighbours of one query or of many, found in one pass over a table.
 
-A dot product with a query is a sum of D table entries per row; the tables hold the query's dot product with every
-codeword. Rows are read in chunks and never kept as vectors; only the chosen ones are composed, for their exact scores.
-The LSTM is no such sum: its rows are composed chunk by chunk and dropped.
+A table hands out its dot products with the queries chunk by chunk: a coded table from sums of D table entries per row,
+without composing a vector. Of each chunk only the rows that may be among the k nearest are kept; the vectors of those
+that are left at the end give the exact scores. All is float64: no finite float32 vectors are too long or too short.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from kdcode.arrays import CHUNK_ROWS, FloatArray, IntArray
-from kdcode.codec.codec import checked_vectors
+from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, described
 from kdcode.errors import OptionError
 
-if TYPE_CHECKING:
-    from kdcode.coded import CodedTable
-
 METRICS = ("cosine", "dot", "l2")
-_TINY = np.float32(1e-12)
+_QUERIES_AT_ONCE = 256
 
 
 class Neighbor(NamedTuple):
@@ -30,74 +26,132 @@ class Neighbor(NamedTuple):
     score: float
 
 
-def neighbors(coded: CodedTable, query: str | npt.ArrayLike, k: int = 10, *, metric: str = "cosine") -> list[Neighbor]:
-    """The k rows nearest to a query, nearest first.
+class Searchable(Protocol):
+    """What a search needs of a table."""
+
+    @property
+    def norms(self) -> DoubleArray:
+        """(N,) lengths of the vectors."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
+        """Dot products with (q, d) queries, in order: the first row of a chunk, and (n, q) numbers."""
+        ...
+
+    def vectors_at(self, rows: IntArray) -> FloatArray:
+        """(n, d) vectors of (n,) rows."""
+        ...
+
+    def symbols_at(self, rows: IntArray) -> list[str]:
+        """The symbols of (n,) rows."""
+        ...
+
+
+def check_request(k: int, metric: str) -> None:
+    """Refuse a metric that is not there and a k that is no number of neighbours."""
+    if metric not in METRICS:
+        raise OptionError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise OptionError(f"k must be at least 1, got {k!r}" if isinstance(k, int) else f"k must be an int, got {k!r}")
+
+
+def checked_queries(query: Any, dim: int) -> FloatArray:  # noqa: ANN401 - checked here
+    """(d,) or (n, d) finite float32 vectors, or a refusal."""
+    try:
+        given = np.asarray(query)
+    except (TypeError, ValueError):  # lists of several lengths
+        given = np.empty(0)
+    with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused
+        vectors = given.astype(np.float32) if given.dtype.kind in "fiu" else np.empty(0, dtype=np.float32)
+    if vectors.ndim not in (1, 2) or vectors.shape[-1] != dim:
+        hint = "; for a row number give its symbol, table.symbols[row]" if isinstance(query, int | np.integer) else ""
+        raise OptionError(
+            f"a query is a symbol or a vector of {dim} numbers, or several of them, got {described(query)}{hint}"
+        )
+    if not np.isfinite(vectors).all():
+        raise OptionError("a query has a value that is not a finite float32; expected finite vectors")
+    return vectors
+
+
+def neighbors(table: Searchable, queries: FloatArray, own_rows: IntArray, k: int, metric: str) -> list[list[Neighbor]]:
+    """The k rows nearest to each query, nearest first; of rows that are equally near, the first ones.
 
     Args:
-        coded: the table to look in.
-        query: a symbol, which is left out of its own answer, or a (d,) vector.
+        table: the table to look in.
+        queries: (q, d) finite vectors.
+        own_rows: (q,) for each query the row that is left out of its answer, -1 where none is.
         k: how many; fewer come back from a smaller table.
         metric: cosine, dot or l2.
     """
-    if metric not in METRICS:
-        raise OptionError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    if k < 1:
-        raise OptionError(f"k must be at least 1, got {k}")
-    own_row = coded.row_of(query) if isinstance(query, str) else None
-    vector = checked_vectors(coded.decode(own_row) if own_row is not None else query, coded.embedding_dim)
-    if vector.ndim != 1:
-        raise OptionError(f"a query is a symbol or one vector, got an array of shape {vector.shape}")
-    nearness = _nearness(dot_products(coded, vector), vector, coded, metric)
-    if own_row is not None:
-        nearness[own_row] = -np.inf
-    count = min(k, len(coded) - (own_row is not None))
-    if count == 0:
-        return []
-    # Of rows that are equally near, the first ones: argpartition alone would leave the choice to chance.
-    border = np.partition(nearness, len(nearness) - count)[len(nearness) - count]
-    rows = np.flatnonzero(nearness >= border)
-    rows = np.sort(rows[np.argsort(-nearness[rows], kind="stable")][:count])
-    scores = _scores(coded, rows, vector, metric)
-    nearest_first = np.argsort(scores if metric == "l2" else -scores, kind="stable")
-    names = coded.symbols_at(rows[nearest_first])
-    return [Neighbor(name, float(score)) for name, score in zip(names, scores[nearest_first], strict=True)]
+    found: list[list[Neighbor]] = []
+    for start in range(0, len(queries), _QUERIES_AT_ONCE):
+        some = slice(start, start + _QUERIES_AT_ONCE)
+        asked = queries[some].astype(np.float64)
+        nearest = _nearest_rows(table, asked, own_rows[some], k, metric)
+        found += [_ranked(table, rows, query, metric) for rows, query in zip(nearest, asked, strict=True)]
+    return found
 
 
-def dot_products(coded: CodedTable, query: FloatArray) -> FloatArray:
-    """(N,) dot products of every row with a (d,) query."""
-    tables = coded.codec.score_tables(query)
-    scores = np.empty(len(coded), dtype=np.float32)
-    for start, codes in coded.code_chunks():
-        if tables is None:
-            found = coded.codec.decode(codes) @ query
-        else:
-            found = tables[0][codes[:, 0]]
-            for position in range(1, len(tables)):
-                found += tables[position][codes[:, position]]
-            found *= coded.codec.row_scales(codes)
-        scores[start : start + len(codes)] = found
-    return scores
+def _nearest_rows(table: Searchable, queries: DoubleArray, own_rows: IntArray, k: int, metric: str) -> list[IntArray]:
+    """For each query the rows of its k nearest, in row order."""
+    rows: list[IntArray] = [np.empty(0, dtype=np.int64) for _ in queries]
+    scores: list[DoubleArray] = [np.empty(0) for _ in queries]
+    enough = np.full(len(queries), -np.inf)  # what a later row must exceed: of equal ones the first are kept
+    for start, dots in table.dot_products(queries):
+        near = _nearness(dots, table, slice(start, start + len(dots)), metric)
+        own = np.flatnonzero((own_rows >= start) & (own_rows < start + len(dots)))
+        near[own_rows[own] - start, own] = -np.inf
+        for query in np.flatnonzero(near.max(axis=0) > enough):
+            column = near[:, query]
+            better = np.flatnonzero(column > enough[query])
+            rows[query], scores[query] = _best(
+                np.concatenate([rows[query], start + better]), np.concatenate([scores[query], column[better]]), k
+            )
+            if len(rows[query]) == k:
+                enough[query] = scores[query].min()
+    return rows
 
 
-def _nearness(dots: FloatArray, query: FloatArray, coded: CodedTable, metric: str) -> FloatArray:
-    """(N,) numbers that are larger for nearer rows; enough to choose rows by, not to report."""
-    if metric == "dot":
-        return dots
-    if metric == "cosine":
-        return np.asarray(dots / np.maximum(coded.norms * np.linalg.norm(query), _TINY), dtype=np.float32)
-    return np.asarray(2 * dots - coded.norms**2, dtype=np.float32)
+def _best(rows: IntArray, scores: DoubleArray, count: int) -> tuple[IntArray, DoubleArray]:
+    """The `count` rows with the largest scores, in row order; of equal ones the first."""
+    if len(rows) <= count:
+        return rows, scores
+    border = np.partition(scores, len(scores) - count)[len(scores) - count]
+    above = np.flatnonzero(scores > border)
+    kept = np.sort(np.concatenate([above, np.flatnonzero(scores == border)[: count - len(above)]]))
+    return rows[kept], scores[kept]
 
 
-def _scores(coded: CodedTable, rows: IntArray, query: FloatArray, metric: str) -> FloatArray:
-    """(n,) scores of the chosen rows, computed from their vectors."""
-    scores = np.empty(len(rows), dtype=np.float32)
+def _nearness(dots: DoubleArray, table: Searchable, rows: slice, metric: str) -> DoubleArray:
+    """(n, q) dot products, turned in place into numbers that are larger for nearer rows; for choosing rows only."""
+    if metric == "cosine":  # times the length of the query, which is the same for all rows
+        norms = table.norms[rows, None]
+        dots *= np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+    elif metric == "l2":
+        dots *= 2
+        dots -= table.norms[rows, None] ** 2
+    return dots
+
+
+def _ranked(table: Searchable, rows: IntArray, query: DoubleArray, metric: str) -> list[Neighbor]:
+    """Chosen rows with their scores, computed from their vectors, nearest first."""
+    scores = np.empty(len(rows))
     for start in range(0, len(rows), CHUNK_ROWS):
-        vectors = coded.decode(rows[start : start + CHUNK_ROWS])
+        vectors = table.vectors_at(rows[start : start + CHUNK_ROWS]).astype(np.float64)
         if metric == "l2":  # the difference itself: ‖v‖² − 2v·q + ‖q‖² loses the digits of a short distance
             found = np.linalg.norm(vectors - query, axis=1)
         elif metric == "dot":
             found = vectors @ query
         else:
-            found = vectors @ query / np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(query), _TINY)
+            found = _cosines(vectors @ query, np.linalg.norm(vectors, axis=1) * np.linalg.norm(query))
         scores[start : start + CHUNK_ROWS] = found
-    return scores
+    order = np.argsort(scores if metric == "l2" else -scores, kind="stable")
+    names = table.symbols_at(rows[order])
+    return [Neighbor(name, float(score)) for name, score in zip(names, scores[order], strict=True)]
+
+
+def _cosines(dots: DoubleArray, lengths: DoubleArray) -> DoubleArray:
+    """Dot products over products of lengths; 0 with a vector of length zero, which has no direction."""
+    return np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, overload
@@ -46,15 +46,12 @@ class _Symbols(Sequence[str]):
         """The symbols of rows that are there."""
 
     @abstractmethod
-    def _find(self, symbol: str) -> int | None:
+    def find(self, symbol: str) -> int | None:
         """The row of `symbol`, or None."""
 
     def at(self, rows: Iterable[int]) -> list[str]:
         """The symbols of several rows."""
-        picked = np.fromiter(rows, dtype=np.int64)
-        if picked.size and (picked.min() < 0 or picked.max() >= self._count):
-            raise RowError(f"rows must be in [0, {self._count}), got [{picked.min()}, {picked.max()}]")
-        return self._at(picked)
+        return self._at(checked_rows(np.fromiter(rows, dtype=np.int64), self._count))
 
     def row_of(self, symbol: str) -> int:
         """The row of `symbol`.
@@ -62,10 +59,9 @@ class _Symbols(Sequence[str]):
         Raises:
             UnknownSymbolError: there is none; the message suggests another spelling that exists.
         """
-        row = self._find(symbol)
+        row = self.find(symbol)
         if row is None:
-            variants = (symbol.lower(), symbol.capitalize(), symbol.upper(), symbol.strip())
-            raise UnknownSymbolError(symbol, next((variant for variant in variants if variant in self), None))
+            raise UnknownSymbolError(symbol, suggestion(symbol, self))
         return row
 
     def __len__(self) -> int:
@@ -80,7 +76,7 @@ class _Symbols(Sequence[str]):
         return self.at([picked])[0] if isinstance(picked, int) else self.at(picked)
 
     def __contains__(self, symbol: object) -> bool:
-        return isinstance(symbol, str) and self._find(symbol) is not None
+        return isinstance(symbol, str) and self.find(symbol) is not None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str):
@@ -110,7 +106,8 @@ class RowNumbers(_Symbols):
     def _at(self, rows: IntArray) -> list[str]:
         return [str(row) for row in rows.tolist()]
 
-    def _find(self, symbol: str) -> int | None:
+    def find(self, symbol: str) -> int | None:
+        """The row of `symbol`, or None."""
         if symbol.isascii() and symbol.isdecimal() and len(symbol) <= 19:
             row = int(symbol)
             if row < self._count and str(row) == symbol:
@@ -201,7 +198,8 @@ class StoredSymbols(_Symbols):
                     raise StorageError(f"symbols.blocks: block {number} holds a symbol of {len(symbol)} bytes")
                 before = symbol
 
-    def _find(self, symbol: str) -> int | None:
+    def find(self, symbol: str) -> int | None:
+        """The row of `symbol`, or None."""
         try:
             key = symbol.encode("utf-8")
         except UnicodeEncodeError:
@@ -272,6 +270,27 @@ class StoredSymbols(_Symbols):
         ranks = np.zeros(self._count, dtype=np.uint32)
         ranks[rows] = np.arange(self._count, dtype=np.uint32)
         return ranks
+
+
+def suggestion(symbol: str, known: Container[str]) -> str | None:
+    """Another spelling of a symbol that is known, if there is one."""
+    variants = (symbol.lower(), symbol.capitalize(), symbol.upper(), symbol.strip())
+    return next((variant for variant in variants if variant in known), None)
+
+
+def checked_rows(rows: IntArray, count: int, *, negative: bool = False) -> npt.NDArray[np.int64]:
+    """Row numbers of a table of `count` rows; those below zero count from its end where `negative` says so.
+
+    Raises:
+        RowError: the first that lies outside the table is named.
+    """
+    first = -count if negative else 0
+    outside = (rows < first) | (rows >= count)
+    if outside.any():
+        row = rows.reshape(-1)[int(outside.argmax())]
+        raise RowError(f"row {row} is out of range: the table has {count} rows, 0 to {count - 1}")
+    found = rows.astype(np.int64)
+    return np.where(found < 0, found + count, found) if negative else found
 
 
 def pack_symbols(symbols: Sequence[str]) -> StoredSymbols | RowNumbers:

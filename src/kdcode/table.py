@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.arrays import CHUNK_ROWS, FloatArray
-from kdcode.errors import TableError, UnknownSymbolError
+from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray
+from kdcode.errors import TableError
+from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows, rows_at_once
 from kdcode.symbols import RowNumbers, StoredSymbols, pack_symbols
 
 
-@dataclass(frozen=True, eq=False)
-class VectorTable:
-    """Symbols and their vectors, row by row.
+class VectorTable(TableMapping):
+    """Symbols and their vectors, row by row; a read-only mapping, see `TableMapping`.
 
     Args:
         symbols: N distinct strings (a sequence or an array), or None to call the rows "0", "1", ….
@@ -29,10 +28,6 @@ class VectorTable:
         TableError: the two do not fit together, or a value is not usable.
     """
 
-    symbols: Sequence[str]
-    matrix: npt.NDArray[Any]
-    weights: FloatArray | None = None
-
     def __init__(
         self, symbols: Sequence[str] | None, matrix: npt.ArrayLike, weights: npt.ArrayLike | None = None
     ) -> None:
@@ -41,13 +36,16 @@ class VectorTable:
         if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 1:
             raise TableError(f"a table needs a matrix of shape (rows, dimension), got shape {array.shape}")
         if array.dtype.kind not in "fiu":
-            raise TableError(f"a table needs real numbers, got dtype {array.dtype}")
+            raise TableError(
+                f"a table needs real numbers, floats or integers, got dtype {array.dtype}; "
+                "convert them first, as in matrix.astype(numpy.float32)"
+            )
         named: Sequence[str] = RowNumbers(len(array)) if symbols is None else _as_sequence(symbols)
         if len(named) != len(array):
             raise TableError(f"{len(named)} symbols for {len(array)} rows: there must be one symbol per row")
-        object.__setattr__(self, "symbols", named)
-        object.__setattr__(self, "matrix", array)
-        object.__setattr__(self, "weights", None if weights is None else _checked_weights(weights, len(array)))
+        self.symbols = named
+        self.matrix: npt.NDArray[Any] = array
+        self.weights = None if weights is None else _checked_weights(weights, len(array))
         if not isinstance(named, RowNumbers):
             _check_symbols(named)
         for start, chunk in self._float_chunks(CHUNK_ROWS):
@@ -62,23 +60,58 @@ class VectorTable:
     def __len__(self) -> int:
         return len(self.matrix)
 
-    def __getitem__(self, symbol: str) -> FloatArray:
-        """The (d,) float32 vector of `symbol`."""
-        return np.asarray(self.matrix[self.row_of(symbol)], dtype=np.float32)
+    def __repr__(self) -> str:
+        return f"<VectorTable: {len(self)} symbols, {self.embedding_dim} dimensions, {self.matrix.dtype}>"
 
     @property
     def embedding_dim(self) -> int:
         """The dimension d of the vectors."""
         return int(self.matrix.shape[1])
 
-    def row_of(self, symbol: str) -> int:
-        """The row number of `symbol`."""
-        if isinstance(self.symbols, RowNumbers | StoredSymbols):
-            return self.symbols.row_of(symbol)
-        row = self._rows.get(symbol)
-        if row is None:
-            raise UnknownSymbolError(symbol)
-        return row
+    @cached_property
+    def norms(self) -> DoubleArray:
+        """(N,) lengths of the vectors; computed chunk by chunk at first use."""
+        return np.concatenate([lengths(chunk) for _, chunk in self._float_chunks(CHUNK_ROWS)])
+
+    def vectors_at(self, rows: IntArray) -> FloatArray:
+        """(n, d) vectors of (n,) rows in [0, N)."""
+        return self.matrix[rows].astype(np.float32, copy=False)
+
+    def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
+        """Dot products with (q, d) queries, in order: the first row of a chunk, and (n, q) numbers."""
+        for start, chunk in self._float_chunks(rows_at_once(max(queries.shape))):
+            yield start, chunk.astype(np.float64) @ queries.T
+
+    def select(self, key: Key, *, missing: str = "raise") -> VectorTable:
+        """The table of some rows, in the order given.
+
+        Args:
+            key: a list of symbols or row numbers, a slice of rows, or a mask; as in brackets.
+            missing: what happens to symbols that the table does not have: "raise" an error that lists them, or "skip"
+                them.
+        """
+        symbols, rows = self._selected(key, missing)
+        return VectorTable(symbols, self.matrix[rows], None if self.weights is None else self.weights[rows])
+
+    def with_rows(self, rows: Mapping[str, npt.ArrayLike], *, at: str = "end") -> VectorTable:
+        """A copy of the table with more rows, such as `{"<pad>": 0, "<unk>": table.matrix.mean(axis=0)}`.
+
+        Args:
+            rows: symbols and their vectors; a number stands for a vector of d equal numbers.
+            at: "end", where all rows keep their numbers, or "start", where each moves up by as many as are added.
+                Symbols stay what they are, and so do the names "0", "1", … of a table without.
+
+        Rows that are added to a table with weights count as much as its mean row.
+        """
+        symbols, vectors = new_rows(self, rows, at)
+        dtype = self.matrix.dtype if self.matrix.dtype.kind == "f" else np.dtype(np.float32)
+        with np.errstate(over="ignore"):  # what is too large for the type becomes inf and is refused
+            added = vectors.astype(dtype)
+        weights = None
+        if self.weights is not None:
+            weights = joined(self.weights, np.full(len(added), self.weights.mean()), at)
+        named = [*symbols, *self.symbols] if at == "start" else [*self.symbols, *symbols]
+        return VectorTable(named, joined(self.matrix.astype(dtype, copy=False), added, at), weights)
 
     def head(self, rows: int) -> VectorTable:
         """The first `rows` rows, sharing memory with this table."""
@@ -102,6 +135,11 @@ class VectorTable:
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {symbol: row for row, symbol in enumerate(self.symbols)}
+
+    def _find(self, symbol: str) -> int | None:
+        if isinstance(self.symbols, RowNumbers | StoredSymbols):
+            return self.symbols.find(symbol)
+        return self._rows.get(symbol)
 
     def _float_chunks(self, rows: int) -> Iterator[tuple[int, FloatArray]]:
         for start in range(0, len(self.matrix), rows):

@@ -1,12 +1,14 @@
 """info, get, neighbors, codes: they answer from a file, without torch."""
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from sample_tables import codec_of, coded_table
 
 import kdcode
+from kdcode.options import LEARNER_OPTIONS, CompressOptions
 
 
 def test_info(run, kdc, coded):
@@ -14,7 +16,7 @@ def test_info(run, kdc, coded):
     assert result.exit_code == 0
     assert "K=4, D=3, 6 bits per symbol" in result.stdout
     assert f"{kdc.stat().st_size:,} B" in result.stdout
-    assert f"{coded.spec.parameters:,} (codes not counted)" in result.stdout
+    assert f"{coded.spec.parameters:,} (excluding codes)" in result.stdout
 
 
 def test_info_json_adds_up(run, kdc, coded):
@@ -36,7 +38,7 @@ def test_info_of_a_rotated_table_with_scales(run, tmp_path):
     assert (facts["composition"], facts["scale_bits"], facts["bits"]) == ("grouped", 3, 4 * 2 + 3)
     lines = run("info", tmp_path / "a.kdc").stdout.splitlines()
     assert "code         K=4, D=4, 3 bits of scale, 11 bits per symbol" in lines
-    assert "composition  grouped of 2 groups, codewords of 4 int8, rotated" in lines
+    assert "composition  grouped of 2 groups, codewords of 4 int8 numbers, rotated" in lines
 
 
 def test_info_shows_provenance_and_no_control_characters(run, tmp_path, coded):
@@ -46,6 +48,39 @@ def test_info_shows_provenance_and_no_control_characters(run, tmp_path, coded):
     assert ["learner", "by", "hand"] in lines
     assert ["seed", "7"] in lines
     assert ["note", "\\x1b[31mred"] in lines
+
+
+def test_info_shows_quality_only_where_it_was_measured(run, tmp_path, kdc, coded):
+    assert "quality, measured" not in run("info", kdc).stdout
+    coded.provenance.update(recall_at_10=0.684, shared_codes=5, relative_error=0.25)
+    kdcode.save(coded, tmp_path / "a.kdc")
+    text = run("info", tmp_path / "a.kdc").stdout
+    assert "quality, measured when the file was made\n  relative error      0.2500 " in text
+    assert "  nearest neighbours  68% of the nearest symbols are the same as before\n" in text
+    assert "  shared codes        5 of 6 symbols have the same code as another\n" in text
+    assert "recall_at_10" not in text
+    assert json.loads(run("info", tmp_path / "a.kdc", "--json").stdout)["provenance"]["recall_at_10"] == 0.684
+
+
+@pytest.mark.parametrize("value", [10**400, -1, "long", True, [], {"learner": 3}])
+def test_info_of_a_file_whose_provenance_is_nonsense(run, tmp_path, coded, value):
+    coded.provenance.update(dict.fromkeys(["recall_at_10", "shared_codes", "seconds", "learner", "options"], value))
+    kdcode.save(coded, tmp_path / "a.kdc")
+    assert run("info", tmp_path / "a.kdc").exit_code == 0
+
+
+@pytest.mark.parametrize("learner", LEARNER_OPTIONS)
+def test_info_shows_the_learner_that_ran_and_its_options_alone(run, tmp_path, coded, learner):
+    options = CompressOptions.of(learner=learner, seed=7).as_dict()
+    others = {field.name for kind in LEARNER_OPTIONS.values() for field in fields(kind)}
+    coded.provenance.update(learner=learner, options=dict.fromkeys(others, "unused") | options, seconds=75.0)
+    kdcode.save(coded, tmp_path / "a.kdc")
+    lines = run("info", tmp_path / "a.kdc").stdout.split("learned with\n")[1].splitlines()
+    shown = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    own = {field.name for field in fields(LEARNER_OPTIONS[learner]) if options[field.name] is not None}
+    assert shown.keys() == {"learner", "loss", "seed", "learned", *own}
+    assert (shown["learner"], shown["seed"], shown["loss"]) == (learner, "7", "squared")
+    assert "learned in" in lines[-1]
 
 
 def test_get_prints_vectors(run, kdc):
@@ -78,18 +113,69 @@ def test_a_symbol_with_a_line_break_stays_on_its_line(run, kdc):
     assert json.loads(run("get", kdc, "new\nline", "--json").stdout)[0]["symbol"] == "new\nline"
 
 
+def test_get_lists_all_that_is_missing(run, kdc):
+    result = run("get", kdc, "France", "monday", "zebra", "France")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "error: the table has no symbols 'France' (did you mean 'france'?), 'zebra'\n"
+
+
+def test_get_leaves_out_what_is_missing(run, kdc):
+    result = run("get", kdc, "France", "monday", "ze\nbra", "--skip-missing")
+    assert (result.exit_code, result.stdout) == (0, "monday 3.125 -3.125\n")
+    assert result.stderr == "not in the file: France, ze\\nbra\n"
+    nothing = run("get", kdc, "zebra", "--skip-missing")
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert run("get", kdc, "zebra", "--skip-missing", "--json").stdout == "[]\n"
+
+
 def test_neighbors_are_those_of_the_library(run, kdc, coded):
-    found = json.loads(run("neighbors", kdc, "france", "-k", "2", "--metric", "l2", "--json").stdout)
+    (found,) = json.loads(run("neighbors", kdc, "france", "-k", "2", "--metric", "l2", "--json").stdout)
     expected = coded.neighbors("france", 2, metric="l2")
     assert [near["symbol"] for near in found["neighbors"]] == [near.symbol for near in expected]
     assert np.allclose([near["score"] for near in found["neighbors"]], [near.score for near in expected])
     lines = run("neighbors", kdc, "france", "-k", "2", "--metric", "l2").stdout.splitlines()
-    assert [line.split() for line in lines] == [[f"{near.score:.4f}", near.symbol] for near in expected]
+    assert [line.split()[:2] for line in lines] == [[f"{near.score:.4f}", near.symbol] for near in expected]
 
 
 def test_neighbors_of_a_vector(run, kdc):
     found = json.loads(run("neighbors", kdc, "--vector", "3.25, -3.25", "--metric", "l2", "-k", "1", "--json").stdout)
-    assert found == {"query": [3.25, -3.25], "metric": "l2", "neighbors": [{"symbol": "france", "score": 0.0}]}
+    near = {"symbol": "france", "score": 0.0, "same_code_as": None}
+    assert found == [{"query": [3.25, -3.25], "metric": "l2", "neighbors": [near]}]
+    lines = run("neighbors", kdc, "--vector", "3.25 -3.25", "--metric", "l2", "-k", "1").stdout
+    assert lines == "  0.0000  france\n"
+
+
+def test_neighbors_with_the_same_code_are_marked(run, kdc):
+    result = run("neighbors", kdc, "monday", "-k", "5", "--metric", "l2")
+    assert result.stdout.splitlines() == [
+        "  0.0000  tuesday  (same code as monday)",
+        "  0.0000  wednesday  (same code as monday)",
+        "  0.1768  france",
+        "  4.0659  Paris",
+        "  4.0659  new\\nline  (same code as Paris)",
+    ]
+    (found,) = json.loads(run("neighbors", kdc, "monday", "-k", "5", "--metric", "l2", "--json").stdout)
+    assert [near["same_code_as"] for near in found["neighbors"]] == ["monday", "monday", None, None, "Paris"]
+
+
+def test_neighbors_of_several_words_are_a_block_each(run, kdc, coded):
+    result = run("neighbors", kdc, "france", "-", "-k", "1", "--metric", "l2", stdin="Paris\n\nfrance\n")
+    assert result.stdout == (
+        "france\n  0.1768  monday\n\nParis\n  0.0000  new\\nline  (same code as Paris)\n\nfrance\n  0.1768  monday\n"
+    )
+    found = json.loads(run("neighbors", kdc, "france", "Paris", "-k", "1", "--json").stdout)
+    assert [answer["query"] for answer in found] == ["france", "Paris"]
+
+
+def test_neighbors_of_missing_words(run, kdc):
+    refused = run("neighbors", kdc, "France", "monday", "zebra")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "no symbols 'France' (did you mean 'france'?), 'zebra'" in refused.stderr
+    skipped = run("neighbors", kdc, "France", "monday", "-k", "1", "--skip-missing")
+    assert skipped.exit_code == 0
+    assert skipped.stderr == "not in the file: France\n"
+    assert skipped.stdout == "monday\n  1.0000  tuesday  (same code as monday)\n"
+    assert run("neighbors", kdc, "France", "--skip-missing").stdout == ""
 
 
 @pytest.mark.parametrize(

@@ -101,11 +101,11 @@ def test_every_kind_agrees_with_the_specification_number_by_number(name):
 def test_score_tables_add_up_to_dot_products(name):
     made = codec_of(name, length=4, size=5)
     codes = codes_of(made.spec, 30)
-    query = np.random.default_rng(3).normal(size=7).astype(np.float32)
-    tables = made.score_tables(query)
-    assert tables.shape == (4, 5)
+    queries = np.random.default_rng(3).normal(size=(7, 2))
+    tables = made.score_tables(queries)
+    assert tables.shape == (4, 5, 2)
     summed = sum(tables[position][codes[:, position]] for position in range(4))
-    np.testing.assert_allclose(summed, made.compose(codes) @ query, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(summed, made.compose(codes) @ queries, rtol=1e-4, atol=1e-5)
 
 
 def test_a_rotation_rotates_what_the_blocks_give():
@@ -127,6 +127,6 @@ def test_what_stands_beyond_a_narrow_block_is_not_read(name):
     changed = make_codec(made.spec, {"codebook": codebook})
     codes = codes_of(made.spec, 20)
     np.testing.assert_array_equal(changed.decode(codes), made.decode(codes))
-    vectors, query = made.decode(codes), np.ones(7, dtype=np.float32)
+    vectors, query = made.decode(codes), np.ones((7, 1))
     np.testing.assert_array_equal(changed.score_tables(query), made.score_tables(query))
     np.testing.assert_array_equal(changed.encode(vectors), made.encode(vectors))

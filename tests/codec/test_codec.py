@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from sample_tables import KINDS, NAMES, codec_of, coded_table, codes_of, spec_of
 
 from kdcode.codec import CODECS, codec_from_tensors, make_codec
@@ -257,10 +258,35 @@ def relative_error(vectors, copies):
     return np.square(vectors - copies.astype(np.float64)).sum() / np.square(vectors).sum()
 
 
-@pytest.mark.parametrize("wrong", [np.ones(6), np.ones((2, 6)), np.ones((1, 1, 7)), [np.nan] * 7, [1e39] * 7, 3.0, "a"])
-def test_vectors_that_do_not_fit_are_refused(wrong):
-    with pytest.raises(OptionError, match="finite vectors of size 7"):
+@pytest.mark.parametrize("wrong", [np.ones(6), np.ones((2, 6)), np.ones((1, 1, 7)), 3.0])
+def test_vectors_of_another_shape_are_refused(wrong):
+    with pytest.raises(OptionError) as refused:
         codec_of().encode(wrong)
+    assert str(refused.value) == f"expected vectors of shape (7,) or (rows, 7), got shape {np.shape(wrong)}"
+
+
+@pytest.mark.parametrize("wrong", ["a", [[1.0, 2.0], [3.0]], object()])
+def test_what_is_no_vector_is_refused(wrong):
+    with pytest.raises(OptionError, match="expected vectors of 7 numbers, got "):
+        codec_of().encode(wrong)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
+def test_values_that_are_not_finite_are_refused_by_row(value):
+    vectors = np.ones((5, 7))
+    vectors[[2, 4], 3] = value
+    with pytest.raises(
+        OptionError, match=r"^row 2 of the vectors has a value that is not a finite float32, as have 1 more rows"
+    ):
+        codec_of().encode(vectors)
+    with pytest.raises(OptionError, match=r"^the vector has a value that is not a finite float32"):
+        codec_of().encode(vectors[4])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_tensors_and_parameters_are_vectors_too(dtype):
+    given = torch.nn.Parameter(torch.arange(14).reshape(2, 7).to(dtype) / 4)
+    assert np.array_equal(codec_of().encode(given), codec_of().encode(given.detach().float().numpy()))
 
 
 @pytest.mark.parametrize(("beam", "sweeps"), [(0, 1), (1, -1)])

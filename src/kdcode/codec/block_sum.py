@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kdcode.arrays import FloatArray, IntArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.beam_search import encode_sums, squared_norms
 from kdcode.codec.codec import CodeArray, Codec
 from kdcode.codec.spec import BLOCK_SUM
@@ -39,10 +39,10 @@ class BlockSum(Codec):
             sums[:, block.columns] = total
         return sums if self.basis is None else np.asarray(sums @ self.basis, dtype=np.float32)
 
-    def score_tables(self, query: FloatArray) -> FloatArray:
-        """(D, K) dot products of each codeword with its own part of the query, which the basis is moved to."""
-        seen = query if self.basis is None else self.basis @ query
-        tables = np.empty(self.codebook.shape[:2], dtype=np.float32)
+    def score_tables(self, queries: DoubleArray) -> DoubleArray:
+        """(D, K, q) dot products of each codeword with its own part of (d, q) queries, which the basis is moved to."""
+        seen = queries if self.basis is None else self.basis @ queries
+        tables = np.empty((*self.codebook.shape[:2], queries.shape[1]))
         for block in self.spec.blocks:
             tables[block.positions] = self.codebook[block.positions, :, : block.width] @ seen[block.columns]
         return tables

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode import bitpack
-from kdcode.arrays import FloatArray, IntArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_scales import directions, length_ratios, nearest_level
 from kdcode.codec.spec import CodecSpec
@@ -212,10 +212,10 @@ class Codec(ABC):
         """(n, D) or (n, columns) codes to (n, d) vectors, before row scales."""
 
     @abstractmethod
-    def score_tables(self, query: FloatArray) -> FloatArray | None:
-        """(D, K) tables whose entries at a code's positions add up to the dot product of (d,) `query` and `compose`.
+    def score_tables(self, queries: DoubleArray) -> DoubleArray | None:
+        """(D, K, q) tables whose entries at a code's positions add up to its dot products with (d, q) queries.
 
-        None where the composition is not a sum over positions.
+        They are those of what `compose` gives, in float64. None where the composition is not a sum over positions.
         """
 
     @abstractmethod
@@ -231,14 +231,25 @@ class Codec(ABC):
 
 
 def checked_vectors(vectors: npt.ArrayLike, embedding_dim: int) -> FloatArray:
-    """(d,) or (n, d) finite float32 vectors, or a refusal."""
+    """(d,) or (n, d) finite float32 vectors, or a refusal; tensors of any float type and on any device are taken."""
+    plain: Any = vectors
+    if hasattr(plain, "detach") and hasattr(plain, "cpu"):
+        plain = plain.detach().cpu().float()  # numpy takes neither parameters nor bfloat16
     try:
         with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused
-            array = np.asarray(vectors, dtype=np.float32)
+            array = np.asarray(plain, dtype=np.float32)
     except (TypeError, ValueError):
-        raise OptionError(f"expected finite vectors of size {embedding_dim}, got {vectors!r}") from None
-    if array.ndim not in (1, 2) or array.shape[-1] != embedding_dim or not np.isfinite(array).all():
-        raise OptionError(f"expected finite vectors of size {embedding_dim}, got shape {array.shape}")
+        raise OptionError(f"expected vectors of {embedding_dim} numbers, got {vectors!r:.200}") from None
+    if array.ndim not in (1, 2) or array.shape[-1] != embedding_dim:
+        raise OptionError(
+            f"expected vectors of shape ({embedding_dim},) or (rows, {embedding_dim}), got shape {array.shape}"
+        )
+    finite = np.isfinite(np.atleast_2d(array)).all(axis=1)
+    if not finite.all():
+        row = int(finite.argmin())
+        which = "the vector" if array.ndim == 1 else f"row {row} of the vectors"
+        others = f", as have {int((~finite).sum()) - 1} more rows" if (~finite).sum() > 1 else ""
+        raise OptionError(f"{which} has a value that is not a finite float32{others}; remove the row or repair it")
     return array
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kdcode.arrays import FloatArray, IntArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.beam_search import cheapest_codes, smallest_costs, squared_norms
 from kdcode.codec.codec import CodeArray, Codec
 from kdcode.codec.spec import LSTM
@@ -37,7 +37,7 @@ class Lstm(Codec):
             total += hidden
         return self._projected(total)
 
-    def score_tables(self, query: FloatArray) -> None:
+    def score_tables(self, queries: DoubleArray) -> None:
         """None: h_j depends on all codewords before it, so nothing adds up over positions."""
         return None
 
