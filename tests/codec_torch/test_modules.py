@@ -10,7 +10,7 @@ import torch
 from sample_tables import KINDS, NAMES, codec_of, codes_of, spec_of
 
 from kdcode.codec import CODECS, CodecSpec
-from kdcode.codec_torch import CODEC_MODULES, BlockSumModule, LstmModule, make_module, module_of
+from kdcode.codec_torch import CODEC_MODULES, BlockSumModule, LstmModule, StoredCodec, make_module, module_of
 from kdcode.codec_torch.lstm_scan import LstmScan
 
 
@@ -35,6 +35,19 @@ def test_torch_and_numpy_give_the_same_vectors(kind, dtype):
     np.testing.assert_allclose(decoded.numpy(), codec.decode(codes), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(composed.numpy(), codec.compose(codes), rtol=1e-5, atol=1e-5)
     assert decoded.shape == (11, codec.spec.embedding_dim)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+@pytest.mark.parametrize("rows", [0, 1, 11])
+def test_stored_codecs_give_the_same_vectors_from_the_stored_tensors(kind, dtype, rows):
+    codec = codec_of(kind, dtype, size=16)
+    stored, codes = StoredCodec(codec), codes_of(codec.spec, rows)
+    found = stored.decode(torch.from_numpy(codes))
+    np.testing.assert_allclose(found.numpy(), codec.decode(codes), rtol=1e-5, atol=1e-5)
+    assert set(stored.state_dict()) == set(codec.tensors())
+    for name, array in codec.tensors().items():
+        np.testing.assert_array_equal(stored.state_dict()[name].numpy(), array)
+        assert stored.state_dict()[name].numpy().dtype == array.dtype
 
 
 def test_row_scales_multiply_the_composed_vectors():

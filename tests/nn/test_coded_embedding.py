@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,7 @@ from torch import nn
 from kdcode import bitpack
 from kdcode.errors import OptionError
 from kdcode.nn import CodedEmbedding, KDEmbedding
-from kdcode.nn.coded_embedding import unpack
+from kdcode.nn.coded_layer import unpack
 
 ROWS, DIM = 20, 7
 
@@ -28,7 +26,7 @@ def pair(kind="linear", dtype="float32", **arguments):
 
 
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
-@pytest.mark.parametrize("form", ["packed", "bytes"])
+@pytest.mark.parametrize("form", ["packed", "unpacked"])
 def test_it_is_the_decoded_embedding(kind, dtype, form):
     layer, plain = pair(kind, dtype, form=form)
     ids = torch.tensor([[3, 3, 0], [19, 7, 3]])
@@ -38,7 +36,7 @@ def test_it_is_the_decoded_embedding(kind, dtype, form):
 
 
 @pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("form", ["packed", "bytes"])
+@pytest.mark.parametrize("form", ["packed", "unpacked"])
 @pytest.mark.parametrize("ids", [[-1], [ROWS], [[0, 1], [2, -ROWS]], [3, 10**6]])
 def test_ids_outside_the_table_are_refused_as_nn_embedding_does(kind, form, ids):
     layer, plain = pair(kind, form=form)
@@ -69,14 +67,14 @@ def test_other_float_types_give_nearly_the_same_vectors_and_train(kind, dtype, t
 def test_codebooks_of_any_size(kind, size):
     coded = coded_table(kind, rows=ROWS, size=size)
     ids = torch.arange(ROWS)
-    for layer in (CodedEmbedding(coded), CodedEmbedding(coded, form="bytes"), KDEmbedding.from_coded(coded)):
+    for layer in (CodedEmbedding(coded), CodedEmbedding(coded, form="unpacked"), KDEmbedding.from_coded(coded)):
         vectors = layer(ids).detach().numpy()
         np.testing.assert_allclose(vectors, coded.decode(range(ROWS)), rtol=1e-5, atol=1e-5)
 
 
 def test_packed_codes_are_the_smaller_form():
     coded = coded_table(rows=ROWS, size=4, length=3)
-    packed, whole = (CodedEmbedding(coded, form=form).rows.packed for form in ("packed", "bytes"))
+    packed, whole = (CodedEmbedding(coded, form=form).code_rows for form in ("packed", "unpacked"))
     assert (packed.nbytes, whole.nbytes) == (20, 60)
 
 
@@ -93,7 +91,7 @@ def test_nothing_is_trained_unless_asked():
     assert not any(value.requires_grad for value in frozen.parameters())
     trainable, _ = pair(trainable=True)
     trainable(torch.tensor([1])).sum().backward()
-    assert float(trainable.rows.codec.codebook.grad.abs().sum()) > 0
+    assert float(trainable.codec.codebook.grad.abs().sum()) > 0
 
 
 def test_padding_is_zero():
@@ -103,29 +101,6 @@ def test_padding_is_zero():
     assert torch.equal(layer.weight[18], torch.zeros(DIM))
 
 
-@pytest.mark.parametrize("kind", ["lstm", "scaled-rotated"])
-def test_copies_and_state_dicts(kind):
-    layer, _ = pair(kind)
-    other = CodedEmbedding(coded_table(kind, rows=ROWS, seed=5))
-    assert not torch.equal(layer.weight, other.weight)
-    other.load_state_dict(layer.state_dict())
-    assert torch.equal(layer.weight, other.weight)
-    assert torch.equal(copy.deepcopy(layer).weight, layer.weight)
-
-
-@pytest.mark.parametrize("kind", ["linear", "scaled-rotated"])
-def test_it_compiles_whole(kind):
-    layer, plain = pair(kind)
-    ids = torch.tensor([4, 4, 9])
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(ids), plain(ids), rtol=1e-5, atol=1e-5)
-
-
-def test_device_moves_take_everything_along():
-    layer, _ = pair("scaled-lstm")
-    assert {value.device.type for value in layer.to("meta").state_dict().values()} == {"meta"}
-
-
 def test_unknown_forms_are_refused():
-    with pytest.raises(OptionError, match="packed, bytes"):
+    with pytest.raises(OptionError, match="packed, unpacked"):
         CodedEmbedding(coded_table(), form="zip")

@@ -27,7 +27,7 @@ def pair(kind="linear", dtype="float32", *, form="packed", trainable=False, **ar
 def test_bags_are_those_of_the_decoded_table(kind, dtype, mode):
     ids, offsets = torch.tensor([3, 3, 0, 19, 7, 3]), torch.tensor([0, 2, 2, 5])
     grid = ids.view(2, 3)
-    for form in ("packed", "bytes"):
+    for form in ("packed", "unpacked"):
         for padding in (None, 3, 11):
             layer, plain = pair(kind, dtype, mode=mode, padding_idx=padding, form=form)
             torch.testing.assert_close(layer(ids, offsets), plain(ids, offsets), rtol=1e-5, atol=1e-5)
@@ -38,7 +38,7 @@ def test_bags_are_those_of_the_decoded_table(kind, dtype, mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("ids", [[[-1]], [[ROWS]], [[0, 1], [2, -ROWS]]])
 def test_ids_outside_the_table_are_refused(kind, mode, ids):
-    for form in ("packed", "bytes"):
+    for form in ("packed", "unpacked"):
         for padding in (None, 3):
             layer, _ = pair(kind, mode=mode, form=form, padding_idx=padding)
             with pytest.raises(IndexError):
@@ -55,7 +55,7 @@ def test_other_float_types_give_nearly_the_same_bags_and_train(kind, mode, dtype
     assert out.dtype == dtype
     torch.testing.assert_close(out.float(), plain(ids), rtol=tolerance, atol=3 * tolerance)
     out.square().sum().backward()
-    assert float(layer.rows.codec.codebook.grad.abs().sum()) > 0
+    assert float(layer.codec.codebook.grad.abs().sum()) > 0
 
 
 def test_bags_take_weights_and_last_offsets():
@@ -64,6 +64,13 @@ def test_bags_take_weights_and_last_offsets():
     expected = plain(ids, offsets, weights)
     assert expected.shape == (2, 7)
     torch.testing.assert_close(layer(ids, offsets, weights), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_offsets_may_be_of_another_integer_type_than_ids():
+    layer, plain = pair("rotated-product", "int8")
+    ids, offsets = torch.tensor([3, 3, 0]), torch.tensor([0, 2])
+    found = layer(ids.int(), offsets.int())
+    torch.testing.assert_close(found, plain(ids, offsets), rtol=1e-5, atol=1e-5)
 
 
 def test_unknown_modes_are_refused():

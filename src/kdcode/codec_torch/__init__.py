@@ -3,29 +3,10 @@
 Layers and learners are built on these; nothing here knows of either.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
-from kdcode.codec import Codec, CodecSpec
-from kdcode.codec.spec import BLOCK_SUM, LSTM
 from kdcode.codec_torch.block_sum import BlockSumModule
+from kdcode.codec_torch.kinds import CODEC_MODULES, make_module, module_of
 from kdcode.codec_torch.lstm import LstmModule
 from kdcode.codec_torch.module import CodecModule
+from kdcode.codec_torch.stored import StoredCodec
 
-__all__ = ["CODEC_MODULES", "BlockSumModule", "CodecModule", "LstmModule", "make_module", "module_of"]
-
-CODEC_MODULES: dict[str, type[CodecModule]] = {BLOCK_SUM: BlockSumModule, LSTM: LstmModule}
-"""The torch module of each kind of codec."""
-
-
-def make_module(spec: CodecSpec, **arguments: Any) -> CodecModule:  # noqa: ANN401 - passed on as they are
-    """A module with fresh weights; arguments are those of `CodecModule`."""
-    return CODEC_MODULES[spec.kind](spec, **arguments)
-
-
-def module_of(codec: Codec) -> CodecModule:
-    """The torch twin of a codec."""
-    module = make_module(codec.spec)
-    module.load_codec(codec)
-    return module
+__all__ = ["CODEC_MODULES", "BlockSumModule", "CodecModule", "LstmModule", "StoredCodec", "make_module", "module_of"]

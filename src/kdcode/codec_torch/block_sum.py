@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from kdcode.codec import CodecSpec
 from kdcode.codec_torch.lookup import flat_codes
-from kdcode.codec_torch.module import CodecModule
+from kdcode.codec_torch.module import CodecModule, Weights
 
 
 class BlockSumModule(CodecModule):
@@ -26,18 +27,18 @@ class BlockSumModule(CodecModule):
             else:
                 nn.init.normal_(self.basis, 0, self.spec.inner_dim**-0.5, generator=generator)
 
-    def forward(self, words: Tensor) -> Tensor:
+    @classmethod
+    def compose_words(cls, spec: CodecSpec, weights: Weights, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors, before row scales."""
-        spec = self.spec
         if spec.code_length % spec.groups == 0:
             sums = words.unflatten(1, (spec.groups, -1)).sum(dim=2)
         else:
             sums = torch.stack([words[:, block.positions].sum(dim=1) for block in spec.blocks], dim=1)
-        return self._from_blocks(sums)
+        return _from_blocks(spec, sums, weights.get("basis"))
 
-    def compose(self, codes: Tensor) -> Tensor:
+    @classmethod
+    def compose_codes(cls, spec: CodecSpec, weights: Weights, codes: Tensor) -> Tensor:
         """(n, D) or (n, columns) codes to (n, d) vectors: fused sums over codewords, no (n, D, e) array."""
-        spec = self.spec
         flat, offsets = flat_codes(codes[:, : spec.code_length], spec.codebook_size), None
         if spec.code_length % spec.groups:
             starts = torch.tensor([block.positions.start for block in spec.blocks], device=codes.device)
@@ -45,8 +46,8 @@ class BlockSumModule(CodecModule):
             flat = flat.flatten()
         else:
             flat = flat.reshape(-1, spec.code_length // spec.groups)
-        sums = F.embedding_bag(flat, self.codebook.flatten(0, 1), offsets, mode="sum")
-        return self._from_blocks(sums.unflatten(0, (len(codes), spec.groups)))
+        sums = F.embedding_bag(flat, weights["codebook"].flatten(0, 1), offsets, mode="sum")
+        return _from_blocks(spec, sums.unflatten(0, (len(codes), spec.groups)), weights.get("basis"))
 
     def coordinates(self, vectors: Tensor) -> Tensor:
         """(n, d) vectors in the (n, inner_dim) coordinates of an orthonormal basis."""
@@ -58,11 +59,11 @@ class BlockSumModule(CodecModule):
         gain = words.new_ones(()) if basis is None else basis.detach().square().sum(dim=1).mean()
         return gain.expand(self.spec.code_length)
 
-    def _from_blocks(self, sums: Tensor) -> Tensor:
-        """(n, G, e) sums of blocks to (n, d) vectors."""
-        spec = self.spec
-        if spec.inner_dim % spec.groups == 0:
-            coordinates = sums.flatten(1)
-        else:  # what a codeword has beyond a narrower block is not read
-            coordinates = torch.cat([sums[:, number, : block.width] for number, block in enumerate(spec.blocks)], dim=1)
-        return coordinates if self.basis is None else coordinates @ self.basis
+
+def _from_blocks(spec: CodecSpec, sums: Tensor, basis: Tensor | None) -> Tensor:
+    """(n, G, e) sums of blocks to (n, d) vectors."""
+    if spec.inner_dim % spec.groups == 0:
+        coordinates = sums.flatten(1)
+    else:  # what a codeword has beyond a narrower block is not read
+        coordinates = torch.cat([sums[:, number, : block.width] for number, block in enumerate(spec.blocks)], dim=1)
+    return coordinates if basis is None else coordinates @ basis

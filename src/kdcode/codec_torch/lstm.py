@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from kdcode.codec import CodecSpec
 from kdcode.codec_torch.lstm_scan import LstmScan
-from kdcode.codec_torch.module import CodecModule
+from kdcode.codec_torch.module import CodecModule, Weights
 
 _SAMPLED_CODES = 1024
 
@@ -31,10 +32,12 @@ class LstmModule(CodecModule):
         codes = torch.randint(self.spec.codebook_size, draws, generator=generator, device=self.codebook.device)
         self.basis.div_(self.compose(codes).std().clamp_min(1e-12))
 
-    def forward(self, words: Tensor) -> Tensor:
+    @classmethod
+    def compose_words(cls, spec: CodecSpec, weights: Weights, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors, before row scales."""
-        total: Tensor = LstmScan.apply(words.to(self.recurrent.dtype), self.recurrent, self.bias)
-        return total @ self.basis
+        recurrent = weights["recurrent"]
+        total: Tensor = LstmScan.apply(words.to(recurrent.dtype), recurrent, weights["bias"])
+        return total @ weights["basis"]
 
     @torch.no_grad()
     def gains(self, words: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from kdcode.codec import Codec, CodecSpec, make_codec
-from kdcode.codec_torch.lookup import lookup
+from kdcode.codec_torch.lookup import lookup, scale_rows
+
+Weights = Mapping[str, Tensor]
+"""Float weights by name, as in `CodecSpec.weight_shapes`."""
 
 
 class CodecModule(nn.Module):
     """A codebook (D, K, e) and a way to make one vector of D codewords.
+
+    How codewords become a vector is written once for each kind, in `compose_words` and `compose_codes`, which take the
+    weights as an argument: `StoredCodec` calls them with weights that are stored in fewer bytes.
 
     Fresh weights give vectors with mean 0 and variance 1, like those of a fresh `nn.Embedding`.
 
@@ -47,21 +54,37 @@ class CodecModule(nn.Module):
         """Draw fresh weights."""
         raise NotImplementedError
 
-    def forward(self, words: Tensor) -> Tensor:
+    @classmethod
+    def compose_words(cls, spec: CodecSpec, weights: Weights, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors, before row scales."""
         raise NotImplementedError
 
+    @classmethod
+    def compose_codes(cls, spec: CodecSpec, weights: Weights, codes: Tensor) -> Tensor:
+        """(n, D) or (n, columns) codes to (n, d) vectors, before row scales."""
+        return cls.compose_words(spec, weights, lookup(codes[:, : spec.code_length], weights["codebook"]))
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The parameters by name."""
+        return {name: value for name, value in self._parameters.items() if value is not None}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of weights and vectors."""
+        return self.codebook.dtype
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(n, D, e) codewords to (n, d) vectors, before row scales."""
+        return self.compose_words(self.spec, self.weights, words)
+
     def compose(self, codes: Tensor) -> Tensor:
         """(n, D) or (n, columns) codes to (n, d) vectors, before row scales; differentiable in the weights."""
-        out: Tensor = self(lookup(codes[:, : self.spec.code_length], self.codebook))
-        return out
+        return self.compose_codes(self.spec, self.weights, codes)
 
     def decode(self, codes: Tensor) -> Tensor:
         """(n, columns) codes to (n, d) vectors."""
-        vectors = self.compose(codes)
-        if self.scale_levels is None:
-            return vectors
-        return vectors * self.scale_levels[codes[:, self.spec.code_length].long()][:, None]
+        return scale_rows(self.compose(codes), codes, self.scale_levels)
 
     def gains(self, words: Tensor) -> Tensor:
         """(D,) mean squared change of the vector per squared change of each position's codeword, near (n, D, e)."""
@@ -85,11 +108,15 @@ class CodecModule(nn.Module):
 
     def extra_repr(self) -> str:
         """The shape for printing."""
-        spec = self.spec
-        return (
-            f"{spec.composition}, codebook_size={spec.codebook_size}, code_length={spec.code_length}, "
-            f"codeword_dim={spec.codeword_dim}, embedding_dim={spec.embedding_dim}"
-        )
+        return shape_of(self.spec)
+
+
+def shape_of(spec: CodecSpec) -> str:
+    """The shape of a codec for printing."""
+    return (
+        f"{spec.composition}, codebook_size={spec.codebook_size}, code_length={spec.code_length}, "
+        f"codeword_dim={spec.codeword_dim}, embedding_dim={spec.embedding_dim}"
+    )
 
 
 def _array(value: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

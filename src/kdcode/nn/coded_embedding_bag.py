@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.nn.coded_embedding import CodedRows
-from kdcode.nn.embedding_layer import checked_padding
+from kdcode.nn.coded_layer import CodedLayer, CodedSource
 
 MODES = ("sum", "mean", "max")
 
 
-class CodedEmbeddingBag(nn.Module):
+class CodedEmbeddingBag(CodedLayer):
     """Bags of ids to one vector each. The distinct ids of a call are composed once and pooled by torch's own kernel.
 
     Args:
-        coded: the table.
+        coded: the table, or the path of a .kdc file; codes and weights are copied.
+        padding_idx: row that counts for nothing in a bag; -1 is the last.
         mode: "sum", "mean" or "max".
-        padding_idx: row that counts for nothing in a bag.
         include_last_offset: offsets have one more entry, the end of the last bag.
-        form: "packed" (smallest) or "bytes" (quicker lookups).
+        form: "packed" (smallest) or "unpacked" (quicker lookups); see `CodedLayer`.
         trainable: whether codewords and composition are trained.
+        device: where the layer lives.
+        dtype: type of the vectors, as in `nn.EmbeddingBag`; torch's default type if None.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - those of nn.EmbeddingBag, and the form
         self,
-        coded: CodedTable,
+        coded: CodedSource,
+        padding_idx: int | None = None,
         *,
         mode: str = "mean",
-        padding_idx: int | None = None,
         include_last_offset: bool = False,
         form: str = "packed",
         trainable: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
         if mode not in MODES:
             raise OptionError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
-        self.rows = CodedRows(coded, form=form, trainable=trainable)
-        self.num_embeddings = len(coded)
-        self.embedding_dim = coded.embedding_dim
+        super().__init__(coded, padding_idx, form=form, trainable=trainable, device=device, dtype=dtype)
         self.mode = mode
         self.include_last_offset = include_last_offset
-        self.padding_idx = checked_padding(padding_idx, self.num_embeddings)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """JSON values that `from_config` builds a layer of the same shape from."""
+        return {**super().config, "mode": self.mode, "include_last_offset": self.include_last_offset}
 
     def forward(self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         """Pool bags of ids.
@@ -55,18 +60,20 @@ class CodedEmbeddingBag(nn.Module):
             per_sample_weights: as `ids`, for mode "sum".
 
         Returns:
-            (B, d).
+            (B, d); the vector of a bag without ids is zero.
         """
-        distinct, place = torch.unique(ids, return_inverse=True)
+        rows, place = self._distinct(ids)
+        if ids.dim() == 2 and ids.shape[1] == 0 and offsets is None:  # the kernel takes no bags of length 0
+            return torch.zeros(len(ids), self.embedding_dim, dtype=self.codec.dtype, device=self.device)
         padding = None
         if self.padding_idx is not None:
             # The kernel wants the padding row's place among the distinct ids; an absent one is added at the end.
-            distinct = torch.cat([distinct, distinct.new_tensor([self.padding_idx])])
-            padding = len(distinct) - 1
+            rows = torch.cat([rows, rows.new_tensor([self.padding_idx])])
+            padding = len(rows) - 1
             place = torch.where(ids == self.padding_idx, padding, place)
         return F.embedding_bag(
             place,
-            self.rows(distinct),
+            self.vectors_of(rows),
             offsets,
             mode=self.mode,
             per_sample_weights=per_sample_weights,
@@ -76,4 +83,4 @@ class CodedEmbeddingBag(nn.Module):
 
     def extra_repr(self) -> str:
         """Shape and mode for printing."""
-        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
+        return f"{super().extra_repr()}, mode={self.mode!r}"

@@ -1,4 +1,4 @@
-"""What embedding layers have in common: ids of any shape, a padding id, the whole table on request."""
+"""What all layers share: ids of any shape, a padding id, the whole table on request."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from itertools import chain
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from kdcode.errors import OptionError
+from kdcode.errors import IdTypeError, OptionError, RowError
 
 _CHUNK_ROWS = 8192
 
@@ -18,43 +19,82 @@ class EmbeddingLayer(nn.Module):
     Args:
         num_embeddings: N.
         embedding_dim: d.
-        padding_idx: symbol whose vector is zero.
+        padding_idx: symbol whose vector is zero; -1 is the last.
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None) -> None:
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        self.padding_idx = checked_padding(padding_idx, num_embeddings)
+        self.padding_idx = _checked_padding(padding_idx, num_embeddings)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the layer is, and where its ids must be."""
+        raise NotImplementedError
+
+    def codes_of(self, ids: Tensor) -> Tensor:
+        """(n,) ids to their (n, columns) codes; ids outside the table are refused."""
+        raise NotImplementedError
 
     def vectors_of(self, ids: Tensor) -> Tensor:
         """(n,) ids to (n, d) vectors; ids outside the table are refused."""
         raise NotImplementedError
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Ids of any shape to ids.shape + (d,) vectors; each distinct id is composed once."""
-        if ids.is_floating_point() or ids.dtype == torch.bool:
-            raise OptionError(f"an embedding is indexed by integers, got {ids.dtype}")
-        flat = ids.reshape(-1)
-        if torch.compiler.is_compiling():
-            # How many ids are distinct depends on the data; inside a compiled graph every id is composed instead.
-            vectors = self._padded(flat)
-        else:
-            distinct, place = torch.unique(flat, return_inverse=True)
-            vectors = self._padded(distinct)[place]
-        return vectors.reshape(*ids.shape, self.embedding_dim)
+        """Ids of any shape to ids.shape + (d,) vectors; each distinct id is composed once.
+
+        Raises:
+            RowError: an IndexError; an id is negative, or not below `num_embeddings`.
+            IdTypeError: a TypeError; ids are no tensor of integers.
+            OptionError: ids are on another device than the layer.
+        """
+        rows, place = self._distinct(ids)
+        return F.embedding(place, self._padded(rows))
 
     @property
     def weight(self) -> Tensor:
         """The whole (N, d) table, composed on request; gradients flow through it."""
         return torch.cat([self._padded(part) for part in self._all_ids()])
 
+    @property
+    def codes(self) -> Tensor:
+        """All codes as they are now: (N, D), with one more column where rows have scales."""
+        return torch.cat([self.codes_of(part).long() for part in self._all_ids()])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parameters and buffers: what the layer takes in memory."""
+        return sum(tensor.nbytes for tensor in chain(self.parameters(), self.buffers()))
+
+    def _distinct(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """The (n,) distinct ids, checked, and the place of each id among them, in the shape of `ids`."""
+        if not isinstance(ids, Tensor):
+            raise IdTypeError(f"ids: expected a tensor of integers, got {type(ids).__name__}; use torch.tensor(ids)")
+        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+            raise IdTypeError(f"ids: expected integers such as torch.int64, got {ids.dtype}; ids.long() converts them")
+        if ids.device != self.device:
+            raise OptionError(
+                f"ids are on {ids.device}, the layer is on {self.device}; use ids.to({str(self.device)!r})"
+            )
+        if ids.dtype not in (torch.int64, torch.int32):
+            ids = ids.long()
+        if torch.compiler.is_compiling() or ids.is_meta:
+            # How many ids are distinct depends on the data; inside a compiled graph every id is composed instead.
+            return ids.reshape(-1), torch.arange(ids.numel(), device=ids.device).view(ids.shape)
+        rows, place = torch.unique(ids, return_inverse=True)
+        if len(rows):
+            low, high = rows[0].item(), rows[-1].item()  # they are sorted
+            if low < 0 or high >= self.num_embeddings:
+                raise RowError(f"ids must be in [0, {self.num_embeddings}), got ids from {low} to {high}")
+        return rows, place
+
     def _all_ids(self) -> list[Tensor]:
         """All ids in order, in chunks, on the device of the layer."""
-        device = next(chain(self.parameters(), self.buffers())).device
-        return list(torch.arange(self.num_embeddings, device=device).split(_CHUNK_ROWS))
+        return list(torch.arange(self.num_embeddings, device=self.device).split(_CHUNK_ROWS))
 
     def _padded(self, ids: Tensor) -> Tensor:
+        """(n,) ids to (n, d) vectors, that of the padding id zero."""
         vectors = self.vectors_of(ids)
         if self.padding_idx is not None:
             vectors = vectors.masked_fill((ids == self.padding_idx)[:, None], 0)
@@ -66,10 +106,10 @@ class EmbeddingLayer(nn.Module):
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
-def checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
+def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
     """`padding_idx` counted from 0, as `nn.Embedding` takes it: negative ones count from the end."""
     if padding_idx is None:
         return None
     if not -num_embeddings <= padding_idx < num_embeddings:
-        raise OptionError(f"padding_idx must be within {num_embeddings} symbols, got {padding_idx}")
+        raise OptionError(f"padding_idx must be in [-{num_embeddings}, {num_embeddings}), got {padding_idx}")
     return padding_idx % num_embeddings

@@ -12,6 +12,7 @@ from kdcode.codec_torch import CodecModule, make_module, module_of
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 from kdcode.nn.assignment import Assignment, FixedAssignment, FreeAssignment
+from kdcode.nn.coded_layer import CodedSource, as_coded
 from kdcode.nn.embedding_layer import EmbeddingLayer
 from kdcode.nn.estimators import ESTIMATORS
 
@@ -30,13 +31,15 @@ class KDEmbedding(EmbeddingLayer):
         code_length: D.
         composition: "linear", "lstm", "product" or "grouped", or a `CodecModule` with its own K, D and codeword size.
         assignment: by default a `FreeAssignment`, which learns codes with the task; `FixedAssignment` keeps them.
+        device: where the layer lives.
+        dtype: type of parameters and vectors, as in `nn.Embedding`.
 
     Attributes:
         estimator: "straight-through", "soft" or "gumbel"; of no effect with fixed codes or in evaluation mode.
         temperature: T of the softmax; assign to it to follow a schedule.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - those of nn.Embedding, and the parts
         self,
         num_embeddings: int,
         embedding_dim: int,
@@ -46,32 +49,23 @@ class KDEmbedding(EmbeddingLayer):
         code_length: int = 16,
         composition: str | CodecModule = "linear",
         assignment: Assignment | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx)
         if not isinstance(composition, CodecModule):
-            composition = make_module(CodecSpec.named(composition, embedding_dim, codebook_size, code_length))
+            shape = CodecSpec.named(composition, embedding_dim, codebook_size, code_length)
+            composition = make_module(shape, device=device)
         spec = composition.spec
         if assignment is None:
-            assignment = FreeAssignment(num_embeddings, spec.code_length, spec.codebook_size)
-        if assignment.num_embeddings != num_embeddings or spec.embedding_dim != embedding_dim:
-            raise OptionError(
-                f"a layer of {num_embeddings} x {embedding_dim} got an assignment of {assignment.num_embeddings} "
-                f"symbols and a codec of {spec.embedding_dim} dimensions"
-            )
-        if (assignment.code_length, assignment.codebook_size) != (spec.code_length, spec.codebook_size):
-            raise OptionError(
-                f"an assignment with D={assignment.code_length}, K={assignment.codebook_size} does not fit "
-                f"a codec with D={spec.code_length}, K={spec.codebook_size}"
-            )
-        columns = assignment.stored.shape[1] if isinstance(assignment, FixedAssignment) else assignment.code_length
-        if columns != len(spec.widths):
-            raise OptionError(
-                f"codes of this codec have {len(spec.widths)} columns, got {columns}; one is the level of a row's scale"
-            )
+            place = composition.codebook.device if device is None else device
+            assignment = FreeAssignment(num_embeddings, spec.code_length, spec.codebook_size, device=place)
+        _check_fit(num_embeddings, embedding_dim, assignment, spec)
         self.assignment = assignment
         self.codec = composition
         self.estimator = "straight-through"
         self.temperature = 1.0
+        self.to(device=device, dtype=dtype)
 
     @classmethod
     def from_codes(
@@ -82,30 +76,49 @@ class KDEmbedding(EmbeddingLayer):
         padding_idx: int | None = None,
         *,
         composition: str | CodecModule = "linear",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> KDEmbedding:
-        """A layer with fixed (N, D) codes and fresh codewords, to be trained in the task (section 4 of the paper)."""
-        assignment = FixedAssignment(codes, codebook_size)
-        layer = cls(
+        """A layer with fixed (N, D) codes and fresh codewords, to be trained in the task (section 4 of the paper).
+
+        It lives on the device of the codes, unless another is asked for.
+        """
+        return cls(
             len(codes),
             embedding_dim,
             padding_idx,
             codebook_size=codebook_size,
             code_length=codes.shape[1],
             composition=composition,
-            assignment=assignment,
+            assignment=FixedAssignment(codes, codebook_size),
+            device=codes.device if device is None else device,
+            dtype=dtype,
         )
-        return layer.to(codes.device)
 
     @classmethod
-    def from_coded(cls, coded: CodedTable, padding_idx: int | None = None) -> KDEmbedding:
-        """A layer that starts as a coded table: its codes fixed, its codewords free to be trained on.
+    def from_coded(
+        cls,
+        coded: CodedSource,
+        padding_idx: int | None = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> KDEmbedding:
+        """A layer that starts as a coded table, or that of a .kdc file: its codes fixed, its codewords to be trained.
 
         `KDEmbedding.from_coded(kdcode.compress(table))` starts from a table of vectors.
         """
+        coded = as_coded(coded)
         codes = torch.from_numpy(coded.codes.astype("int64"))
-        assignment = FixedAssignment(codes, coded.codebook_size, coded.code_length)
-        composition = module_of(coded.codec)
-        return cls(len(coded), coded.embedding_dim, padding_idx, composition=composition, assignment=assignment)
+        return cls(
+            len(coded),
+            coded.embedding_dim,
+            padding_idx,
+            composition=module_of(coded.codec),
+            assignment=FixedAssignment(codes, coded.codebook_size, coded.code_length),
+            device=device,
+            dtype=dtype,
+        )
 
     def to_coded(self, symbols: Sequence[str] | None = None, codebook_dtype: str = "float16") -> CodedTable:
         """The layer as a table to save and serve: its codes as they are now, its codewords in a number type.
@@ -115,14 +128,18 @@ class KDEmbedding(EmbeddingLayer):
         return CodedTable.from_codes(symbols, self.codes.cpu().numpy(), self.codec.to_codec(codebook_dtype))
 
     @property
-    def codes(self) -> Tensor:
-        """The codes as they are now: (N, D), with one more column where rows have scales."""
-        return torch.cat([self.assignment.codes(part) for part in self._all_ids()])
+    def device(self) -> torch.device:
+        """Where the layer is, and where its ids must be."""
+        return self.codec.codebook.device
+
+    def codes_of(self, ids: Tensor) -> Tensor:
+        """(n,) ids to their (n, columns) codes."""
+        return self.assignment.codes(ids)
 
     def vectors_of(self, ids: Tensor) -> Tensor:
         """(n,) ids to (n, d) vectors, by the gradient estimator where codes are being learned."""
         if not self.training or isinstance(self.assignment, FixedAssignment):
-            return self.codec.decode(self.assignment.codes(ids))
+            return self.codec.decode(self.codes_of(ids))
         words = ESTIMATORS[self.estimator](self.assignment(ids), self.codec.codebook, self.temperature).words
         vectors: Tensor = self.codec(words)
         return vectors
@@ -130,3 +147,22 @@ class KDEmbedding(EmbeddingLayer):
     def extra_repr(self) -> str:
         """Shape and estimator for printing."""
         return f"{super().extra_repr()}, estimator={self.estimator!r}"
+
+
+def _check_fit(num_embeddings: int, embedding_dim: int, assignment: Assignment, spec: CodecSpec) -> None:
+    """Refuse parts that belong to layers of another shape."""
+    if assignment.num_embeddings != num_embeddings or spec.embedding_dim != embedding_dim:
+        raise OptionError(
+            f"a layer of {num_embeddings} x {embedding_dim} got an assignment of {assignment.num_embeddings} "
+            f"symbols and a codec of {spec.embedding_dim} dimensions"
+        )
+    if (assignment.code_length, assignment.codebook_size) != (spec.code_length, spec.codebook_size):
+        raise OptionError(
+            f"an assignment with D={assignment.code_length}, K={assignment.codebook_size} does not fit "
+            f"a codec with D={spec.code_length}, K={spec.codebook_size}"
+        )
+    columns = assignment.stored.shape[1] if isinstance(assignment, FixedAssignment) else assignment.code_length
+    if columns != len(spec.widths):
+        raise OptionError(
+            f"codes of this codec have {len(spec.widths)} columns, got {columns}; one is the level of a row's scale"
+        )

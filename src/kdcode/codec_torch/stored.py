@@ -1,0 +1,83 @@
+"""StoredCodec: a codec in torch that takes the bytes of the file; nothing in it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from kdcode.codec import Codec
+from kdcode.codec_torch.kinds import CODEC_MODULES
+from kdcode.codec_torch.lookup import flat_codes, scale_rows
+from kdcode.codec_torch.module import shape_of
+
+
+class StoredCodec(nn.Module):
+    """The tensors of `Codec.tensors()` as buffers, in their stored types: int8 and float16 stay so, with their scales.
+
+    Every call computes in float32, with weights that are expanded for this call alone, and rounds the vectors to
+    `dtype`. `half()`, `to(torch.bfloat16)` and the like change `dtype` and leave the stored tensors as they are.
+
+    Args:
+        codec: whose tensors are copied.
+        device: where they live.
+        dtype: type of the decoded vectors; torch's default type if None.
+    """
+
+    codebook: Tensor
+    codebook_scale: Tensor
+    scale_levels: Tensor | None
+
+    def __init__(
+        self, codec: Codec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__()
+        self.spec = codec.spec
+        self.dtype = torch.get_default_dtype() if dtype is None else dtype
+        self.register_buffer("scale_levels", None)
+        for name, array in codec.tensors().items():
+            self.register_buffer(name, torch.tensor(array, device=device))
+        _ = self.spec.blocks  # kept by the spec from here on: torch.compile cannot compute a cached property
+        self._others = tuple(name for name in self.spec.weight_shapes() if name != "codebook")
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """(n, columns) codes to (n, d) vectors."""
+        spec, kind = self.spec, CODEC_MODULES[self.spec.kind]
+        weights = {name: self._floats(name) for name in self._others}
+        # Fewer codewords are expanded by taking those of the codes first, unless there are many codes. Half as many as
+        # codewords is where it turns, since sums of codes under a whole codebook are fused.
+        if self.codebook.dtype == torch.float32 or 2 * len(codes) >= spec.codebook_size:
+            weights["codebook"] = self._floats("codebook")
+            vectors = kind.compose_codes(spec, weights, codes)
+        else:
+            vectors = kind.compose_words(spec, weights, self._words(codes))
+        return scale_rows(vectors, codes, self.scale_levels).to(self.dtype)
+
+    def _words(self, codes: Tensor) -> Tensor:
+        """(n, columns) codes to their (n, D, e) codewords as float32."""
+        flat = flat_codes(codes[:, : self.spec.code_length], self.spec.codebook_size)
+        words = self.codebook.flatten(0, 1).index_select(0, flat.flatten()).view(*flat.shape, self.codebook.shape[2])
+        return words.float().mul_(self.codebook_scale.flatten(1))
+
+    def _floats(self, name: str) -> Tensor:
+        """A weight as float32."""
+        stored: Tensor = getattr(self, name)
+        scale: Tensor | None = getattr(self, f"{name}_scale", None)
+        return stored.float() if scale is None else stored.float().mul_(scale)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What `to`, `half`, `cuda` and the like call: tensors move between devices, and only `dtype` changes type."""
+        self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
+
+        def moved(tensor: Tensor) -> Tensor:
+            changed = fn(tensor)
+            return changed if changed.dtype == tensor.dtype else tensor.to(changed.device)
+
+        super()._apply(moved, recurse)
+        return self
+
+    def extra_repr(self) -> str:
+        """The shape and the types for printing."""
+        return f"{shape_of(self.spec)}, codebook_dtype={self.spec.codebook_dtype}, dtype={self.dtype}"

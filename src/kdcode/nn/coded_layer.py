@@ -1,0 +1,161 @@
+"""What the layers over a coded table share: codes and codec in the bytes of the file, or expanded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from kdcode.codec import CodecSpec, codec_from_tensors
+from kdcode.codec_torch import CodecModule, StoredCodec, module_of
+from kdcode.coded import CodedTable
+from kdcode.errors import OptionError
+from kdcode.nn.embedding_layer import EmbeddingLayer
+from kdcode.storage import load
+from kdcode.symbols import RowNumbers
+
+CODE_FORMS = ("packed", "unpacked")
+"""How codes and weights may be kept."""
+
+CodedSource = CodedTable | str | PathLike[str]
+"""A coded table, or the path of a .kdc file."""
+
+
+class CodedLayer(EmbeddingLayer):
+    """A layer whose codes stay as they are.
+
+    Args:
+        coded: the table, or the path of a .kdc file; codes and weights are copied.
+        padding_idx: row whose vector is zero; -1 is the last.
+        form: "packed" takes the bytes of the file: codes as bits, codewords and rotation in their stored type.
+            "unpacked" has an integer for each position and weights of type `dtype`: larger, and quicker.
+        trainable: whether codewords and composition are trained; in both forms they are then of type `dtype`.
+        device: where the layer lives.
+        dtype: type of the vectors; torch's default type if None.
+    """
+
+    code_rows: Tensor
+    codec: CodecModule | StoredCodec
+
+    def __init__(
+        self,
+        coded: CodedSource,
+        padding_idx: int | None = None,
+        *,
+        form: str = "packed",
+        trainable: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if form not in CODE_FORMS:
+            raise OptionError(f"form must be one of {', '.join(CODE_FORMS)}, got {form!r}")
+        if dtype is not None and not dtype.is_floating_point:
+            raise OptionError(f"dtype must be a float type such as torch.float16, got {dtype}")
+        coded = as_coded(coded)
+        super().__init__(len(coded), coded.embedding_dim, padding_idx)
+        self.form, self.trainable = form, trainable
+        self.register_buffer("code_rows", torch.tensor(_code_rows(coded, form), device=device))
+        if form == "packed" and not trainable:
+            self.codec = StoredCodec(coded.codec, device=device, dtype=dtype)
+        else:
+            self.codec = module_of(coded.codec).requires_grad_(trainable).to(device=device, dtype=dtype)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, device: torch.device | str | None = None) -> Self:
+        """A layer of the shape of another, all zeros, to be filled by `load_state_dict`.
+
+        Args:
+            config: the `config` of the other layer.
+            device: where the layer lives; with "meta", use `load_state_dict(state, assign=True)`.
+        """
+        try:
+            arguments = dict(config)
+            spec = CodecSpec(**arguments.pop("codec"))
+            blank = _blank_table(spec, arguments.pop("num_embeddings"))
+            dtype = getattr(torch, arguments.pop("dtype"))
+            return cls(blank, **arguments, device=device, dtype=dtype)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise OptionError(f"config: expected the dict of layer.config, got {dict(config)!r}: {error}") from error
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """JSON values that `from_config` builds a layer of the same shape from."""
+        return {
+            "num_embeddings": self.num_embeddings,
+            "codec": asdict(self.codec.spec),
+            "padding_idx": self.padding_idx,
+            "form": self.form,
+            "trainable": self.trainable,
+            "dtype": str(self.codec.dtype).removeprefix("torch."),
+        }
+
+    @property
+    def device(self) -> torch.device:
+        """Where the layer is, and where its ids must be."""
+        return self.code_rows.device
+
+    def codes_of(self, ids: Tensor) -> Tensor:
+        """(n,) ids to their (n, columns) codes."""
+        stored = self.code_rows.index_select(0, ids)
+        return unpack(stored, self.codec.spec.widths) if self.form == "packed" else stored
+
+    def vectors_of(self, ids: Tensor) -> Tensor:
+        """(n,) ids to (n, d) vectors."""
+        return self.codec.decode(self.codes_of(ids))
+
+
+def as_coded(source: CodedSource) -> CodedTable:
+    """A coded table as it is, or the one of a .kdc file."""
+    if isinstance(source, CodedTable):
+        return source
+    if isinstance(source, str | PathLike):
+        return load(source)
+    raise OptionError(
+        f"expected a CodedTable or the path of a .kdc file, got {type(source).__name__}; "
+        'compress a table first: coded = kdcode.compress(table, "20x")'
+    )
+
+
+def unpack(packed: Tensor, widths: Sequence[int]) -> Tensor:
+    """The torch twin of `bitpack.unpack`: (n, ceil(sum of widths / 8)) bytes to (n, columns) integers."""
+    parts, start = [], 0
+    for bits, equal in groupby(widths):
+        end = start + bits * len(list(equal))
+        parts.append(_unpack_equal(packed, bits, start, end))
+        start = end
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def _unpack_equal(packed: Tensor, bits: int, start: int, end: int) -> Tensor:
+    """Columns of equal width, which fill the bits from `start` to `end` of a row."""
+    if bits == 8 and start % 8 == 0:
+        return packed[:, start // 8 : end // 8]
+    places = torch.arange(start, end, bits, device=packed.device)
+    first = places >> 3
+    most_bytes = (bits + 14) // 8  # that a value lies in where it begins with the last bit of a byte
+    wide = F.pad(packed, (0, most_bytes - 1)).long()
+    word = wide.index_select(1, first)
+    for byte in range(1, most_bytes):
+        word |= wide.index_select(1, first + byte) << 8 * byte
+    return (word >> (places & 7)).bitwise_and_((1 << bits) - 1)
+
+
+def _code_rows(coded: CodedTable, form: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """The codes to keep: (N, row bytes) bytes as packed, or (N, columns) integers."""
+    if form == "packed":
+        return coded.packed
+    return coded.codes.astype(np.uint8 if max(coded.spec.widths) <= 8 else np.int32)  # torch selects few other types
+
+
+def _blank_table(spec: CodecSpec, rows: int) -> CodedTable:
+    """A table of zeros."""
+    tensors = {name: np.zeros(shape, dtype) for name, (dtype, shape) in spec.tensor_layout().items()}
+    packed = np.zeros((rows, spec.row_bytes), dtype=np.uint8)
+    return CodedTable(RowNumbers(rows), packed, codec_from_tensors(spec, tensors))
