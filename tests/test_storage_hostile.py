@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from sample_tables import KINDS, coded_table, words
 
 from kdcode import load, save, verify
-from kdcode.errors import StorageError
+from kdcode.errors import FileError, StorageError
 
 COUNTS = ["format", "num_embeddings", "embedding_dim", "codebook_size", "code_length", "inner_dim", "groups"]
 
@@ -112,11 +112,22 @@ def test_any_bytes_are_refused(tmp_path_factory, content):
 
 
 def test_a_missing_file(path):
-    refused(path, "cannot be read: No such file")
+    with pytest.raises(FileError) as caught:
+        load(path)
+    assert isinstance(caught.value, FileNotFoundError)
+    assert str(caught.value) == f"{path}: there is no such file"
 
 
 def test_a_folder(tmp_path):
-    refused(tmp_path, "cannot be read: Is a directory")
+    with pytest.raises(FileError) as caught:
+        load(tmp_path)
+    assert isinstance(caught.value, IsADirectoryError)
+    assert str(caught.value) == f"{tmp_path}: is a folder, expected a file"
+
+
+def test_a_pipe(path):
+    os.mkfifo(path)
+    refused(path, "this is a pipe")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The .kdc file: save, load and verify. docs/format.md is the specification that this module follows.
+"""The .kdc file: save and load. docs/format.md is the specification that this module follows.
 
 The file is a safetensors file with tensors that are mapped and not copied, and the same table always gives the same
 bytes.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,10 @@ from kdcode._version import __version__
 from kdcode.codec import CodecSpec, codec_from_tensors
 from kdcode.codec.sizes import MAX_OVERHEAD_BYTES
 from kdcode.coded import CodedTable
-from kdcode.errors import OptionError, StorageError
-from kdcode.files import replacing
+from kdcode.errors import OptionError, StorageError, file_error
+from kdcode.files import is_pipe, replacing
 from kdcode.safetensors_header import Header, HeaderError, header_bytes, parse_object, read_header
 from kdcode.symbols import RowNumbers, StoredSymbols
-from kdcode.table import VectorTable
 
 FORMAT_VERSION = 1
 """The version that is written and read."""
@@ -47,7 +46,7 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
 
     Raises:
         OptionError: the table's provenance is not JSON, or too long.
-        StorageError: the file cannot be written.
+        FileError: the file cannot be written.
     """
     tensors = _tensors_of(coded)
     header = header_bytes({"kdcode": _metadata_of(coded)}, tensors)
@@ -63,7 +62,7 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
             for array in tensors.values():
                 stream.write(np.ascontiguousarray(array).data)
     except OSError as error:
-        raise StorageError(f"{target}: cannot be written: {error.strerror or error}") from error
+        raise file_error(target, "written", error) from error
     return len(header) + sum(array.nbytes for array in tensors.values())
 
 
@@ -97,68 +96,24 @@ def load(path: str | PathLike[str]) -> CodedTable:
     """Open a .kdc file. Codes and symbols stay on disk, memory-mapped, until they are used.
 
     Raises:
+        FileError: the file is not there (also a FileNotFoundError) or cannot be opened.
         StorageError: the file does not follow docs/format.md; the message names the field.
     """
     file = Path(path)
     try:
+        if is_pipe(file):
+            raise StorageError("this is a pipe; a .kdc file is mapped into memory, so copy it to a file first")
         header = _header_of(file)
         return _assemble(_metadata_in(header), _mapped(header))
     except (StorageError, OptionError, HeaderError) as error:
         raise StorageError(f"{file}: {error}") from error
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What `verify` found in a valid file.
-
-    Args:
-        file_bytes: size of the file.
-        overhead_bytes: what header and metadata take of it.
-        relative_error: squared error over variance against the original table, or None where none was given.
-    """
-
-    file_bytes: int
-    overhead_bytes: int
-    relative_error: float | None = None
-
-
-def verify(path: str | PathLike[str], original: VectorTable | None = None) -> Verification:
-    """Check a whole file: every code, every symbol, and its agreement with the table it was made from.
-
-    Raises:
-        StorageError: the file is invalid, or holds other symbols than `original`.
-    """
-    coded = load(path)
-    try:
-        for _ in coded.code_chunks():
-            pass  # unpacking checks the range of every code
-        if isinstance(coded.symbols, StoredSymbols):
-            coded.symbols.verify()
-        error = None if original is None else _error_against(coded, original)
-    except StorageError as error_found:
-        raise StorageError(f"{path}: {error_found}") from error_found
-    file_bytes = Path(path).stat().st_size
-    return Verification(file_bytes, file_bytes - coded.sizes.total, error)
-
-
-def _error_against(coded: CodedTable, original: VectorTable) -> float:
-    from kdcode.evaluation import relative_error
-
-    if (len(coded), coded.embedding_dim) != original.matrix.shape:
-        raise StorageError(
-            f"the file holds {len(coded)} x {coded.embedding_dim}, the original table "
-            f"{original.matrix.shape[0]} x {original.matrix.shape[1]}"
-        )
-    if coded.symbols != original.symbols:
-        raise StorageError("the file's symbols are not those of the original table, row by row")
-    return relative_error(original, coded)
-
-
 def _header_of(file: Path) -> Header:
     try:
         return read_header(file, MAX_OVERHEAD_BYTES - 8)
     except OSError as error:
-        raise StorageError(f"cannot be read: {error.strerror or error}") from error
+        raise file_error(file, "read", error) from error
 
 
 def _metadata_in(header: Header) -> dict[str, Any]:

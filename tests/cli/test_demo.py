@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import kdcode
 from kdcode.cli import main
-from kdcode.cli.demo_page import PAIRS, WORDS, Demo, nearest, render
+from kdcode.cli.demo_page import PAIRS, WORDS, Demo, render
 from kdcode.data import glove_50d
 
 
@@ -38,6 +38,8 @@ def test_sizes_and_loss_are_those_of_the_file(ran):
     assert ["file", f"{2_000_000 + coded.sizes.symbols:,}", f"{file_bytes:,}", f"{file_ratio:.1f}x", "smaller"] in lines
     assert f"relative error {found.relative_error:.4f}" in result.stdout
     assert f"{found.mean_cosine:.4f}" in result.stdout
+    assert f"  {found.recall_at_10:.0%} of a word's 10 nearest words are the same as before" in result.stdout
+    assert f"  shared codes: {coded.shared_codes:,} of 10,000 words have the same code as another" in result.stdout
 
 
 def test_neighbours_and_codes_are_those_of_the_file(ran):
@@ -46,7 +48,7 @@ def test_neighbours_and_codes_are_those_of_the_file(ran):
     lines = [line.split() for line in result.stdout.splitlines()]
     for word in WORDS:
         shown = next(line for line in lines if line[:1] == [word] and line[-1].endswith("/4"))
-        before, after = nearest(glove_50d(), word, 4), [near.symbol for near in coded.neighbors(word, 4)]
+        before, after = ([near.symbol for near in table.neighbors(word, 4)] for table in (glove_50d(), coded))
         assert shown[-1] == f"{len(set(before) & set(after))}/4"
     for word in (word for pair in PAIRS for word in pair):
         assert [word, *map(str, coded.code_of(word))] in [line[:17] for line in lines]
@@ -76,11 +78,6 @@ def test_an_existing_file_is_refused_before_any_work(ran, run):
     assert result.exit_code == 1
     assert "--force" in result.stderr
     assert target.read_bytes() == before
-
-
-def test_nearest_by_hand():
-    table = kdcode.VectorTable(["a", "b", "c", "d"], [[1.0, 0.0], [9.0, 1.0], [0.0, 1.0], [-1.0, 0.0]])
-    assert nearest(table, "a", 3) == ["b", "c", "d"]
 
 
 def test_the_page_has_colours_for_a_terminal(ran):

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from sample_tables import coded_table, words
 
 from kdcode.cli import page
 from kdcode.codec import Sizes
@@ -40,6 +41,49 @@ def test_a_promise_has_no_header():
 )
 def test_shown_symbols_cannot_break_a_line(symbol, text):
     assert page.shown(symbol) == text
+
+
+MEASURED = {
+    "relative_error": 0.243,
+    "mean_cosine": 0.892,
+    "norm_error": 0.1,
+    "weighted_error": 0.2,
+    "recall_at_10": 0.684,
+    "shared_codes": 132,
+}
+
+
+def test_quality_in_words():
+    lines = page.quality(MEASURED, coded_table(rows=2000, symbols=words(2000)))
+    assert lines == {
+        "relative error": "0.2430   (0: perfect, 1: the mean vector for every row)",
+        "weighted error": "0.2000   (the same with every row counted by its weight)",
+        "mean cosine": "0.8920   (between a vector and its copy)",
+        "nearest neighbours": "68% of the 10 nearest symbols are the same as before",
+        "shared codes": "132 of 2,000 symbols have the same code as another",
+    }
+    assert max(len(f"  {line}") for line in page.pairs(lines)) <= 80
+    small = page.quality({"recall_at_10": 1, "shared_codes": 0}, coded_table(rows=10))
+    assert small == {
+        "nearest neighbours": "100% of the nearest rows are the same as before",
+        "shared codes": "none: each of the 10 rows has a code of its own",
+    }
+
+
+def test_quality_of_files_that_do_not_tell():
+    assert page.quality({}, coded_table()) == {}
+    assert page.quality({"relative_error": "low", "recall_at_10": None, "shared_codes": [3]}, coded_table()) == {}
+    for hostile in (float("inf"), float("nan"), 10**400, True):
+        assert page.quality(dict.fromkeys(MEASURED, hostile), coded_table()) == {}
+    assert page.quality({"mean_cosine": 1}, coded_table()).keys() == {"mean cosine"}
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.684, "68%"), (1, "100%"), (0.9999, "more than 99%"), (0.994, "99%"), (0.0001, "less than 1%"), (0, "0%")],
+)
+def test_percent_is_neither_too_good_nor_too_bad(share, text):
+    assert page.percent(share) == text
 
 
 def test_json_has_no_infinity(capsys):

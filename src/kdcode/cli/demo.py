@@ -9,17 +9,17 @@ import click
 
 from kdcode.cli.files import check_target
 from kdcode.cli.flags import example
-from kdcode.cli.learn import learn, on_one_thread, require_learning
+from kdcode.cli.learn import learn, require_learning
 
 
 @click.command("demo", epilog=example("kdcode demo", "kdcode demo --out glove-demo.kdc"))
-@click.option("--out", "target", type=click.Path(), help="Keep the compressed table in this .kdc file.")
-@click.option("--force", is_flag=True, help="Replace the file of --out if it exists.")
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@click.option("--out", "target", type=click.Path(), help="Save the compressed table to this .kdc file.")
+@click.option("--force", is_flag=True, help="Overwrite the --out file if it exists.")
+@click.option("--quiet", is_flag=True, help="Do not show progress on stderr.")
 def command(target: str | None, force: bool, quiet: bool) -> None:
     """Compress 10,000 word vectors and show the result.
 
-    Takes less than a minute. The vectors are GloVe's for common English words and come with kdcode.
+    It takes less than a minute. The vectors, GloVe's for common English words, are included in the package.
     """
     from kdcode.cli.demo_page import Demo, render
     from kdcode.data import glove_50d
@@ -28,14 +28,13 @@ def command(target: str | None, force: bool, quiet: bool) -> None:
 
     if target is not None:
         check_target(target, force=force)
-    require_learning()
+    require_learning(quiet=quiet)
     table = glove_50d()
     options = CompressOptions(codebook_size=16, code_length=16, codebook_dtype="int8")
     # As in the paper's table of codes: 6^4 = 1,296 of them for 10,000 words, so that words have to share.
     crowding = CompressOptions.of(codebook_size=6, code_length=4, effort="best")
-    with on_one_thread():
-        coded = learn(table, options, title="learning codes", quiet=quiet)
-        crowded = learn(table, crowding, title="learning very short codes", quiet=quiet)
+    coded = learn(table, options, title="learning codes", quiet=quiet)
+    crowded = learn(table, crowding, title="learning very short codes", quiet=quiet)
     with TemporaryDirectory() as folder:
         file_bytes = save(coded, target or Path(folder, "demo.kdc"))
     demo = Demo(table, coded, crowded, file_bytes, Path(target) if target else None)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import numpy as np
 
 from kdcode.cli import page
-from kdcode.cli.progress import clock
 from kdcode.coded import CodedTable
+from kdcode.mapping import TableMapping
+from kdcode.progress_bar import clock
 from kdcode.table import VectorTable
 
 WIDTH = 80
@@ -63,9 +63,9 @@ def _opening(demo: Demo) -> Iterator[str]:
     )
     yield ""
     yield from textwrap.wrap(
-        f"Just now, in {clock(coded.provenance['seconds'])}: {len(coded):,} English words (GloVe), each {dim} floats "
-        f"= {32 * dim:,} bits, became codes of D={coded.code_length} integers below K={coded.codebook_size} "
-        f"= {coded.spec.bits} bits.",
+        f"Just now, in {clock(coded.provenance['seconds'])}, {len(coded):,} English words (GloVe) went from {dim} "
+        f"floats ({32 * dim:,} bits) each to a code of D={coded.code_length} integers below K={coded.codebook_size} "
+        f"({coded.spec.bits} bits).",
         WIDTH,
     )
 
@@ -88,15 +88,18 @@ def _sizes(demo: Demo) -> Iterator[str]:
 
 
 def _loss(demo: Demo) -> Iterator[str]:
-    error, cosine = (demo.coded.provenance[name] for name in ("relative_error", "mean_cosine"))
+    measured = ("relative_error", "mean_cosine", "recall_at_10")
+    error, cosine, recall = (demo.coded.provenance[name] for name in measured)
     yield _heading("What was lost")
     yield f"  {error:.1%} of the variance (relative error {error:.4f})"
     yield f"  mean cosine between a vector and its copy: {cosine:.4f}"
+    yield f"  {page.percent(recall)} of a word's 10 nearest words are the same as before"
+    yield f"  shared codes: {page.shared_codes(demo.coded.shared_codes, len(demo.coded), 'words')}"
 
 
 def _codes(demo: Demo) -> Iterator[str]:
-    chance = demo.coded.code_length / demo.coded.codebook_size
-    yield _heading("Words and their codes", f"   (two codes at random: {chance:.0f} of {demo.coded.code_length} equal)")
+    length, chance = demo.coded.code_length, demo.coded.code_length / demo.coded.codebook_size
+    yield _heading("Words and their codes", f"   (random codes would have {chance:.0f} of {length} equal)")
     for first, second in PAIRS:
         one, other = demo.coded.code_of(first), demo.coded.code_of(second)
         equal = [a == b for a, b in zip(one, other, strict=True)]
@@ -107,8 +110,8 @@ def _codes(demo: Demo) -> Iterator[str]:
 def _neighbors(demo: Demo) -> Iterator[str]:
     yield _heading("Nearest words", f"      {'before':<25}{'after':<32}same")
     for word in WORDS:
-        before = nearest(demo.table, word, _NEIGHBORS)
-        after = [near.symbol for near in demo.coded.neighbors(word, _NEIGHBORS)]
+        before = _nearest(demo.table, word, _NEIGHBORS)
+        after = _nearest(demo.coded, word, _NEIGHBORS)
         same = len(set(before) & set(after))
         yield f"  {word:<6} {page.clipped(before, 33):<33} {page.clipped(after, 33):<33} {same}/{_NEIGHBORS}"
 
@@ -119,7 +122,7 @@ def _groups(demo: Demo) -> Iterator[str]:
     yield _heading("Words that share a code")
     yield from textwrap.wrap(
         f"Learned again with only K={crowded.codebook_size}, D={crowded.code_length}: {slots:,} codes for "
-        f"{len(crowded):,} words, so words must share. Some words and those of their code (in all), nearest first:",
+        f"{len(crowded):,} words, so words must share. Some of these groups, with the number of words in each:",
         WIDTH - 2,
         initial_indent="  ",
         subsequent_indent="  ",
@@ -132,7 +135,7 @@ def _groups(demo: Demo) -> Iterator[str]:
             continue
         shown.add(code)
         group = demo.table.matrix[groups[code]]
-        alike = nearest(VectorTable(crowded.symbols_at(groups[code]), group), anchor, len(group) - 1)
+        alike = _nearest(VectorTable(crowded.symbols_at(groups[code]), group), anchor, len(group) - 1)
         text, size = page.code_text(code), f"({len(group)})"
         words = page.clipped([anchor, *alike], WIDTH - 6 - len(text) - len(size))
         yield f"  {click.style(text, fg='green')}  {words} {click.style(size, dim=True)}"
@@ -146,13 +149,8 @@ def _commands(demo: Demo) -> Iterator[str]:
     yield f"  kdcode info {file}"
 
 
-def nearest(table: VectorTable, symbol: str, count: int) -> list[str]:
-    """The symbols nearest to `symbol` by cosine, computed on the vectors themselves."""
-    query = table[symbol]
-    chunks = [vectors @ query / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12) for _, vectors in table.chunks()]
-    cosines = np.concatenate(chunks)
-    cosines[table.row_of(symbol)] = -np.inf
-    return [table.symbols[int(row)] for row in np.argsort(-cosines, kind="stable")[:count]]
+def _nearest(table: TableMapping, symbol: str, count: int) -> list[str]:
+    return [neighbor.symbol for neighbor in table.neighbors(symbol, count)] if count else []
 
 
 def _heading(title: str, rest: str = "") -> str:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
 import click
 
 from kdcode.cli import page
+from kdcode.cli.files import input_file, spoken
 from kdcode.cli.flags import example
+from kdcode.progress_bar import clock
 
 
 @click.command("info", epilog=example("kdcode info glove.kdc"))
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(file: str, as_json: bool) -> None:
-    """Show the codes, the bytes and the origin of a .kdc FILE."""
+    """Show what a .kdc FILE holds, its size and how it was made."""
     from kdcode.storage import load
 
-    coded = load(file)
-    facts = page.describe(coded, file)
+    path = input_file(file)
+    coded = load(path)
+    facts = {**page.describe(coded, path), "file": file}
     if as_json:
         page.print_json(facts)
         return
@@ -24,20 +31,40 @@ def command(file: str, as_json: bool) -> None:
     scale = f", {spec.scale_bits} bits of scale" if spec.scale_bits else ""
     groups = f" of {spec.groups} groups" if spec.composition == "grouped" else ""
     rotated = ", rotated" if spec.is_rotated else ""
+    codewords = f"codewords of {spec.codeword_dim} {spec.codebook_dtype} numbers"
     shape = {
         "symbols": f"{len(coded):,}",
         "dimensions": f"{coded.embedding_dim:,}",
         "code": f"K={spec.codebook_size}, D={spec.code_length}{scale}, {spec.bits} bits per symbol",
-        "composition": f"{spec.composition}{groups}, codewords of {spec.codeword_dim} {spec.codebook_dtype}{rotated}",
-        "parameters": f"{spec.parameters:,} (codes not counted)",
+        "composition": f"{spec.composition}{groups}, {codewords}{rotated}",
+        "parameters": f"{spec.parameters:,} (excluding codes)",
     }
-    page.echo([click.style(page.shown(file), bold=True), *page.pairs(shape), ""])
+    page.echo([click.style(spoken(file), bold=True), *page.pairs(shape), ""])
     page.echo(page.size_rows(coded.sizes, len(coded), coded.embedding_dim, facts["file_bytes"]))
-    if coded.provenance:
-        page.echo(["", "learned with", *(f"  {line}" for line in page.pairs(_flat(coded.provenance)))])
+    lost = page.quality(coded.provenance, coded)
+    if lost:
+        page.echo(["", "quality, measured when the file was made", *(f"  {line}" for line in page.pairs(lost))])
+    learned = _learned(coded.provenance)
+    if learned:
+        page.echo(["", "learned with", *(f"  {line}" for line in page.pairs(learned))])
 
 
-def _flat(values: dict[str, object]) -> dict[str, str]:
+def _learned(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """How the codes were learned: the learner, its options, and what else provenance has and is not shown above."""
+    from kdcode.options import LEARNER_OPTIONS
+
+    rest = {name: value for name, value in provenance.items() if name not in page.MEASURED}
+    options, learner = rest.get("options"), rest.get("learner")
+    if isinstance(options, dict) and isinstance(learner, str) and learner in LEARNER_OPTIONS:
+        applied = {"seed", "loss", *(item.name for item in fields(LEARNER_OPTIONS[learner]))}
+        rest["options"] = {name: value for name, value in options.items() if name in applied}
+    if page.is_number(rest.get("seconds")):
+        rest = {("learned in" if name == "seconds" else name): value for name, value in rest.items()}
+        rest["learned in"] = clock(rest["learned in"])
+    return _flat(rest)
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, str]:
     """Provenance by name, options under their own names, without unset ones; nothing in it can break a line."""
     flat: dict[str, str] = {}
     for name, value in values.items():

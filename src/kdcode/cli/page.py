@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kdcode.coded import CodedTable
     from kdcode.options import CompressOptions
 
+MEASURED = ("relative_error", "mean_cosine", "norm_error", "weighted_error", "recall_at_10", "shared_codes")
+"""What a file's provenance says about its quality."""
+
 _UNSHOWABLE = {"Cc", "Cs", "Zl", "Zp"}
 
 
@@ -67,6 +70,46 @@ def size_rows(sizes: Sizes, num_embeddings: int, embedding_dim: int, file_bytes:
         rows.append(f"  {'header':<12}{amount(file_bytes - sizes.total):>16}")
     rows.append(f"  {what:<12}{amount(total):>16}   {file_ratio:.1f}x smaller than float32 vectors with symbols")
     return rows
+
+
+def quality(measured: Mapping[str, Any], coded: CodedTable) -> dict[str, str]:
+    """What was lost, in words, by what it is called; of `measured` what is there and is a number."""
+    from kdcode.symbols import RowNumbers
+
+    what, count = "rows" if isinstance(coded.symbols, RowNumbers) else "symbols", len(coded)
+    nearest = f"of the 10 nearest {what}" if count > 10 else f"of the nearest {what}"
+    words = {
+        "relative_error": ("relative error", "{:.4f}   (0: perfect, 1: the mean vector for every row)"),
+        "weighted_error": ("weighted error", "{:.4f}   (the same with every row counted by its weight)"),
+        "mean_cosine": ("mean cosine", "{:.4f}   (between a vector and its copy)"),
+    }
+    numbers = {name: value for name, value in measured.items() if is_number(value)}
+    lines = {label: text.format(numbers[name]) for name, (label, text) in words.items() if name in numbers}
+    if "recall_at_10" in numbers:
+        lines["nearest neighbours"] = f"{percent(numbers['recall_at_10'])} {nearest} are the same as before"
+    if "shared_codes" in numbers:
+        lines["shared codes"] = shared_codes(int(numbers["shared_codes"]), count, what)
+    return lines
+
+
+def shared_codes(shared: int, count: int, what: str = "symbols") -> str:
+    """How many symbols have no code of their own, in words."""
+    if not shared:
+        return f"none: each of the {count:,} {what} has a code of its own"
+    return f"{shared:,} of {count:,} {what} have the same code as another"
+
+
+def is_number(value: object) -> bool:
+    """Whether a JSON value is a number that can be shown; files of others may hold anything."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+
+
+def percent(share: float) -> str:
+    """A share in whole percent; what is not all is never called 100%, and what is there never 0%."""
+    whole = round(100 * share)
+    if whole == 100 and share < 1:
+        return "more than 99%"
+    return "less than 1%" if whole == 0 and share > 0 else f"{whole}%"
 
 
 def composition(options: CompressOptions) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import read_table
+from kdcode.cli.files import input_file, read_table, spoken
 from kdcode.cli.flags import FlaggedCommand, example, reading_sections, take
+from kdcode.errors import StorageError
+
+if TYPE_CHECKING:
+    from kdcode.evaluation import RowMatch
 
 
 @click.command(
@@ -18,11 +21,11 @@ from kdcode.cli.flags import FlaggedCommand, example, reading_sections, take
     sections=lambda: reading_sections("Reading ORIGINAL"),
     epilog=example("kdcode verify glove.kdc", "kdcode verify glove.kdc glove.txt"),
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.argument("original", required=False, type=click.Path(exists=True))
-@click.option("--format", "format_name", help="Format of ORIGINAL; by default found from its name and content.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("original", required=False, type=click.Path(exists=True, allow_dash=True))
+@click.option("--format", "format_name", help="Format of ORIGINAL; by default detected from its name and content.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Do not show progress on stderr.")
 def command(
     file: str,
     original: str | None,
@@ -33,19 +36,43 @@ def command(
 ) -> None:
     """Check every code and symbol of a .kdc FILE.
 
-    The exit code is 1 if the file is invalid. With ORIGINAL, also check that the symbols are the same, and measure the
-    error of the vectors.
+    With ORIGINAL, the table that it was made from, also measure how much was lost; rows are matched by symbol. The exit
+    code is 1 if the file is invalid, or if its symbols are not those of ORIGINAL.
     """
+    from kdcode.evaluation import verify
     from kdcode.formats import ReadOptions
-    from kdcode.storage import verify
+    from kdcode.storage import load
 
     reading = take(ReadOptions, values)
     table = None if original is None else read_table(original, format_name, reading, quiet=quiet)
-    found = verify(file, table)
+    path = input_file(file)
+    found = verify(path, table)
     if as_json:
-        page.print_json({"file": file, "original": original, **asdict(found)})
-        return
-    overhead = page.amount(found.overhead_bytes)
-    click.echo(f"{page.shown(file)}: valid; {page.amount(found.file_bytes)}, {overhead} of them header and metadata")
-    if found.relative_error is not None:
-        click.echo(f"same symbols as {page.shown(str(original))}; relative error {found.relative_error:.4f}")
+        page.print_json({"file": file, "original": original, **found.as_dict()})
+    else:
+        sizes = f"{page.amount(found.file_bytes)}, of which {page.amount(found.overhead_bytes)} are header and metadata"
+        page.echo([f"{spoken(file)} is valid: {sizes}"])
+        if found.comparison is not None:
+            page.echo(_compared(found.comparison.match, spoken(file), spoken(str(original))))
+        page.echo(f"  {line}" for line in page.pairs(page.quality(found.as_dict(), load(path))))
+    if found.comparison is not None and not found.is_complete:
+        missing, added = found.comparison.match.only_in_original, found.comparison.match.only_in_copy
+        raise StorageError(
+            f"{spoken(file)}: its symbols are not those of {spoken(str(original))}: {missing:,} are missing, "
+            f"{added:,} are added"
+        )
+
+
+def _compared(match: RowMatch, file: str, original: str) -> list[str]:
+    """Which rows were compared, and which symbols are only in the file or only in the original."""
+    if not match.by_symbol:
+        return [f"compared with {original} row by row, since there are no symbols to match: {match.rows:,} rows"]
+    which = f"all {match.rows:,} symbols" if match.is_complete else f"the {match.rows:,} symbols that both have"
+    order = "" if match.same_order else ", which are in another order there"
+    lines = [f"compared with {original}: {which}{order}"]
+    sides = ((original, match.only_in_original, match.missing), (file, match.only_in_copy, match.added))
+    for where, count, some in sides:
+        if count:
+            names = ", ".join(map(page.shown, some)) + (", …" if count > len(some) else "")
+            lines.append(f"{count:,} {'symbol is' if count == 1 else 'symbols are'} only in {where}: {names}")
+    return lines

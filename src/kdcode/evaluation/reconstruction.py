@@ -1,34 +1,22 @@
-"""How much of a table is lost when another stands in for it, row by row."""
+"""How much of a table is lost when another stands in for it: errors, cosines, and nearest neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.arrays import CHUNK_ROWS, FloatArray
+from kdcode.arrays import FloatArray
 from kdcode.errors import TableError
+from kdcode.evaluation.matching import RowMatch, RowPairs, match_rows
+from kdcode.evaluation.neighbors import NeighborOverlap
+from kdcode.inputs import TableSource, as_rows
 
 _NO_VARIANCE = 1e-20
 """Share of a table's energy below which its variance is nothing but rounding."""
 
-
-class Rows(Protocol):
-    """Anything that hands out symbols and float32 vectors in order: VectorTable, CodedTable."""
-
-    @property
-    def embedding_dim(self) -> int:
-        """The dimension d of the vectors."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[Sequence[str], FloatArray]]:
-        """Pieces of the table in order."""
-        ...
+Wide = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -40,56 +28,67 @@ class TableComparison:
             all equal has no variance: its error is relative to Σ‖v‖².
         mean_cosine: mean cosine between a row and its copy; rows of length zero count as 1 when both are zero.
         norm_error: mean of |‖v'‖ − ‖v‖| / ‖v‖ over rows that are not zero.
+        recall_at_10: the share of the 10 nearest rows, by cosine, that are among the 10 nearest in the copy too:
+            1 where all neighbours are the same. The mean over a sample of rows; see `NeighborOverlap`.
+        match: which rows were compared.
         weighted_error: the relative error with rows counted by weight; None where no weights are given.
     """
 
     relative_error: float
     mean_cosine: float
     norm_error: float
+    recall_at_10: float
+    match: RowMatch
     weighted_error: float | None = None
 
     def as_dict(self) -> dict[str, float]:
         """The numbers by name, without those that are not there."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        numbers = ("relative_error", "mean_cosine", "norm_error", "recall_at_10", "weighted_error")
+        return {name: getattr(self, name) for name in numbers if getattr(self, name) is not None}
 
 
-def evaluate(original: Rows, copy: Rows, weights: FloatArray | None = None) -> TableComparison:
-    """Compare two tables with the same rows in the same order, in bounded memory; `weights` are (N,)."""
-    if (len(original), original.embedding_dim) != (len(copy), copy.embedding_dim):
-        raise TableError(
-            f"tables to compare must have one shape, got {len(original)} x {original.embedding_dim} "
-            f"and {len(copy)} x {copy.embedding_dim}"
-        )
-    plain = _Sums(_mean(original, None))
-    weighted = None if weights is None else _Sums(_mean(original, weights))
-    cosines = norm_errors = 0.0
-    nonzero = start = 0
-    for (_, true_rows), (_, near_rows) in zip(original.chunks(), copy.chunks(), strict=True):
-        # In float64, because the squares of very long and very short float32 vectors leave the range of float32.
-        true, near = true_rows.astype(np.float64), near_rows.astype(np.float64)
-        plain.add(true, near, None)
-        if weighted is not None and weights is not None:
-            weighted.add(true, near, weights[start : start + len(true)])
-        start += len(true)
-        length, near_length = np.linalg.norm(true, axis=1), np.linalg.norm(near, axis=1)
-        both = length * near_length
-        dots = np.einsum("ij,ij->i", true, near)
-        cosine = np.divide(dots, both, out=(length == near_length).astype(np.float64), where=both > 0)
-        cosines += float(cosine.sum())
-        kept = length > 0
-        nonzero += int(kept.sum())
-        norm_errors += float((np.abs(near_length - length)[kept] / length[kept]).sum())
+def evaluate(original: TableSource, copy: TableSource, weights: npt.ArrayLike | None = None) -> TableComparison:
+    """Compare a table with its copy, chunk by chunk: errors, cosines, and whether nearest neighbours are the same.
+
+        lost = kdcode.evaluate(table, coded)
+        lost.relative_error, lost.recall_at_10
+
+    Rows with the same symbol are compared, in whatever order the two tables have them. Symbols that only one of them
+    has are left out, and counted in `match`. Tables without symbols are compared row by row.
+
+    Args:
+        original: a VectorTable, a CodedTable, or anything else that `kdcode.as_table` takes: an array, a tensor, an
+            `nn.Embedding`, a DataFrame, a dict, the path of a file.
+        copy: the same.
+        weights: (N,) how much each row of the original counts in `weighted_error`, such as how often it is used.
+
+    Raises:
+        TableError: vectors of different dimensions, no symbol that both have, or, without symbols, different lengths.
+    """
+    pairs = match_rows(as_rows(original), as_rows(copy))
+    measured = _Reconstruction(pairs, weights)
+    neighbors = NeighborOverlap(pairs)
+    for part in pairs.slices():
+        true, near = pairs.vectors(0, part), pairs.vectors(1, part)
+        measured.add(part, true, near)
+        neighbors.add(part.start, true, near)
     return TableComparison(
-        relative_error=plain.relative_error,
-        mean_cosine=cosines / len(original),
-        norm_error=norm_errors / max(nonzero, 1),
-        weighted_error=None if weighted is None else weighted.relative_error,
+        relative_error=measured.plain.relative_error,
+        mean_cosine=measured.cosines / len(pairs),
+        norm_error=measured.norm_errors / max(measured.nonzero, 1),
+        recall_at_10=neighbors.recall,
+        match=pairs.match,
+        weighted_error=None if measured.weighted is None else measured.weighted.relative_error,
     )
 
 
-def relative_error(original: Rows, copy: Rows) -> float:
-    """Squared error over variance around the mean; see `TableComparison`."""
-    return evaluate(original, copy).relative_error
+def relative_error(original: TableSource, copy: TableSource) -> float:
+    """Squared error over variance around the mean, alone: quicker than `evaluate`, which see."""
+    pairs = match_rows(as_rows(original), as_rows(copy))
+    sums = _Sums(_mean(pairs, None))
+    for part in pairs.slices():
+        sums.add(pairs.vectors(0, part).astype(np.float64), pairs.vectors(1, part).astype(np.float64), None)
+    return sums.relative_error
 
 
 def error_ratio(squared: float, variance: float, energy: float) -> float:
@@ -100,17 +99,43 @@ def error_ratio(squared: float, variance: float, energy: float) -> float:
     return 0.0 if squared == 0 else float("inf")
 
 
+class _Reconstruction:
+    """Errors of vectors, added up over chunks of rows."""
+
+    def __init__(self, pairs: RowPairs, weights: npt.ArrayLike | None) -> None:
+        self._weights = None if weights is None else _weights_of_pairs(weights, pairs)
+        self.plain = _Sums(_mean(pairs, None))
+        self.weighted = None if self._weights is None else _Sums(_mean(pairs, self._weights))
+        self.cosines = self.norm_errors = 0.0
+        self.nonzero = 0
+
+    def add(self, part: slice, true_rows: FloatArray, near_rows: FloatArray) -> None:
+        # In float64, because the squares of very long and very short float32 vectors leave the range of float32.
+        true, near = true_rows.astype(np.float64), near_rows.astype(np.float64)
+        self.plain.add(true, near, None)
+        if self.weighted is not None and self._weights is not None:
+            self.weighted.add(true, near, self._weights[part])
+        length, near_length = (np.sqrt(np.einsum("ij,ij->i", rows, rows)) for rows in (true, near))
+        both = length * near_length
+        dots = np.einsum("ij,ij->i", true, near)
+        cosine = np.divide(dots, both, out=(length == near_length).astype(np.float64), where=both > 0)
+        self.cosines += float(cosine.sum())
+        kept = length > 0
+        self.nonzero += int(kept.sum())
+        self.norm_errors += float((np.abs(near_length - length)[kept] / length[kept]).sum())
+
+
 class _Sums:
     """Squared error, variance and energy of a table, added up over chunks of rows."""
 
-    def __init__(self, mean: npt.NDArray[np.float64]) -> None:
+    def __init__(self, mean: Wide) -> None:
         self.mean = mean
         self.squared = self.variance = self.energy = 0.0
 
-    def add(self, true: npt.NDArray[np.float64], near: npt.NDArray[np.float64], weights: FloatArray | None) -> None:
+    def add(self, true: Wide, near: Wide, weights: Wide | None) -> None:
         for name, rows in (("squared", true - near), ("variance", true - self.mean), ("energy", true)):
             by_row = np.einsum("ij,ij->i", rows, rows)
-            total = by_row.sum() if weights is None else by_row @ weights.astype(np.float64)
+            total = by_row.sum() if weights is None else by_row @ weights
             setattr(self, name, getattr(self, name) + float(total))
 
     @property
@@ -118,11 +143,21 @@ class _Sums:
         return error_ratio(self.squared, self.variance, self.energy)
 
 
-def _mean(rows: Rows, weights: FloatArray | None) -> npt.NDArray[np.float64]:
-    total = np.zeros(rows.embedding_dim, dtype=np.float64)
-    start = 0
-    for _, vectors in rows.chunks():
-        part = np.ones(len(vectors)) if weights is None else weights[start : start + len(vectors)].astype(np.float64)
-        total += part @ vectors
-        start += len(vectors)
-    return total / (len(rows) if weights is None else weights.sum(dtype=np.float64))
+def _mean(pairs: RowPairs, weights: Wide | None) -> Wide:
+    total = np.zeros(pairs.embedding_dim, dtype=np.float64)
+    for part in pairs.slices():
+        counts = np.ones(part.stop - part.start) if weights is None else weights[part]
+        total += counts @ pairs.vectors(0, part)
+    return total / (len(pairs) if weights is None else weights.sum())
+
+
+def _weights_of_pairs(weights: npt.ArrayLike, pairs: RowPairs) -> Wide:
+    """The weights of the rows that are compared."""
+    array = np.asarray(weights, dtype=np.float64)
+    rows = len(pairs.tables[0])
+    if array.shape != (rows,):
+        raise TableError(f"weights: expected one number for each of the original's {rows:,} rows, got {array.shape}")
+    kept = array if pairs.original_rows is None else array[pairs.original_rows]
+    if not np.isfinite(array).all() or (array < 0).any() or not kept.any():
+        raise TableError("weights: expected finite numbers of zero or more, not all of the compared rows zero")
+    return kept
