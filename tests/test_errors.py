@@ -1,11 +1,13 @@
 import copy
+import errno
+import os
 import pickle
 from pathlib import Path
 
 import pytest
 
 from kdcode import errors
-from kdcode.formats import SkippedLinesWarning
+from kdcode.formats import ChosenMatrixWarning, SkippedLinesWarning
 from kdcode.safetensors_header import HeaderError
 
 
@@ -17,6 +19,10 @@ from kdcode.safetensors_header import HeaderError
         (errors.RowError, IndexError),
         (errors.FormatError, ValueError),
         (errors.StorageError, ValueError),
+        (errors.FileError, OSError),
+        (errors.MissingFileError, FileNotFoundError),
+        (errors.FileAccessError, PermissionError),
+        (errors.FolderError, IsADirectoryError),
         (errors.CheckpointError, ValueError),
         (errors.MissingExtraError, ImportError),
         (errors.UnknownSymbolError, KeyError),
@@ -34,11 +40,30 @@ def test_an_unknown_symbol_reads_like_a_sentence():
 
 def test_a_missing_extra_gives_the_install_line():
     assert str(errors.MissingExtraError("reading Parquet", "parquet")) == (
-        "reading Parquet needs an optional dependency: pip install 'kdcode[parquet]'"
+        "pyarrow is required for reading Parquet and is not installed: pip install 'pyarrow>=14'"
     )
 
 
-PLAIN = [kind for kind in vars(errors).values() if isinstance(kind, type) and "__init__" not in vars(kind)]
+@pytest.mark.parametrize(
+    ("number", "kind", "reading", "writing"),
+    [
+        (errno.ENOENT, errors.MissingFileError, "there is no such file", "cannot be written: there is no folder none"),
+        (errno.EACCES, errors.FileAccessError, "cannot be read: Permission denied", None),
+        (errno.EISDIR, errors.FolderError, "is a folder, expected a file", "is a folder, expected a file"),
+        (errno.ENOSPC, errors.FileError, None, "cannot be written: No space left on device"),
+    ],
+)
+def test_what_the_system_says_of_a_file_becomes_a_refusal_that_names_it(number, kind, reading, writing):
+    for action, reason in (("read", reading), ("written", writing)):
+        if reason is not None:
+            raised = errors.file_error("none/a.txt", action, OSError(number, os.strerror(number)))
+            assert type(raised) is kind
+            assert str(raised) == f"none/a.txt: {reason}"
+            assert (raised.errno, raised.filename) == (number, "none/a.txt")
+
+
+OURS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.KdcodeError)]
+PLAIN = [kind for kind in OURS if "__init__" not in vars(kind)]
 
 
 @pytest.mark.parametrize("copied", [copy.copy, lambda raised: pickle.loads(pickle.dumps(raised))])  # noqa: S301
@@ -47,10 +72,12 @@ PLAIN = [kind for kind in vars(errors).values() if isinstance(kind, type) and "_
     [
         *(kind("what was wrong") for kind in PLAIN),
         HeaderError("what was wrong"),
+        errors.MissingFileError(errno.ENOENT, "there is no such file", "a.txt"),
         errors.MissingExtraError("reading Parquet", "parquet"),
         errors.UnknownSymbolError("x"),
         errors.UnknownSymbolError("King", "king"),
         SkippedLinesWarning(Path("a.txt"), 3, "line 2: too few numbers"),
+        ChosenMatrixWarning(Path("a.pt"), "wte.weight", (50257, 768)),
     ],
     ids=lambda raised: type(raised).__name__,
 )

@@ -4,6 +4,23 @@ Every refusal is a `KdcodeError`. Its message says what was given, what was expe
 The second base of each class is what plain Python would have raised, so `except ValueError` works as well.
 """
 
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+_LISTED = 20
+"""How many missing symbols an error lists."""
+
+EXTRAS = {"learn": "torch>=2.4", "parquet": "pyarrow>=14"}
+"""The package behind each extra of kdcode."""
+
+
+def install_line(extra: str) -> str:
+    """The command that installs the package behind an extra, wherever kdcode itself came from."""
+    return f"pip install '{EXTRAS[extra]}'"
+
 
 class KdcodeError(Exception):
     """Base of every error that kdcode raises on purpose."""
@@ -21,12 +38,57 @@ class RowError(KdcodeError, IndexError):
     """A row number lies outside the table."""
 
 
+class IdTypeError(KdcodeError, TypeError):
+    """The ids that a layer was called with are no tensor of integers."""
+
+
 class FormatError(KdcodeError, ValueError):
     """A file in somebody else's format could not be read or written."""
 
 
 class StorageError(KdcodeError, ValueError):
     """A .kdc file does not follow its specification, docs/format.md."""
+
+
+class FileError(KdcodeError, OSError):
+    """A file cannot be opened, read or written; its kinds are also the errors that plain Python has for them."""
+
+    def __str__(self) -> str:
+        return super().__str__() if self.filename is None else f"{self.filename}: {self.strerror}"
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no such file, or no such folder to write it to."""
+
+
+class FileAccessError(FileError, PermissionError):
+    """The system does not let us read or write a file."""
+
+
+class FolderError(FileError, IsADirectoryError):
+    """A folder was given where a file was expected."""
+
+
+def file_error(path: str | os.PathLike[str], action: str, error: OSError) -> FileError:
+    """The refusal for a file that the system does not let us use.
+
+    Args:
+        path: the file.
+        action: what cannot be done with it: "read", "written".
+        error: what the system said.
+    """
+    reason = error.strerror or str(error)
+    kinds = {FileNotFoundError: MissingFileError, PermissionError: FileAccessError, IsADirectoryError: FolderError}
+    kind = next((ours for plain, ours in kinds.items() if isinstance(error, plain)), FileError)
+    if kind is FolderError:
+        reason = "is a folder, expected a file"
+    elif kind is MissingFileError and action == "read":
+        reason = "there is no such file"
+    elif kind is MissingFileError and not Path(path).parent.exists():
+        reason = f"cannot be {action}: there is no folder {Path(path).parent}"
+    else:
+        reason = f"cannot be {action}: {reason}"
+    return kind(error.errno, reason, os.fspath(path))
 
 
 class CheckpointError(KdcodeError, ValueError):
@@ -46,7 +108,8 @@ class MissingExtraError(KdcodeError, ImportError):
 
     def __str__(self) -> str:
         feature, extra = self.args
-        return f"{feature} needs an optional dependency: pip install 'kdcode[{extra}]'"
+        package = EXTRAS[extra].partition(">=")[0]
+        return f"{package} is required for {feature} and is not installed: {install_line(extra)}"
 
 
 class UnknownSymbolError(KdcodeError, KeyError):
@@ -64,3 +127,26 @@ class UnknownSymbolError(KdcodeError, KeyError):
         symbol, suggestion = self.args
         hint = f"; did you mean {suggestion!r}?" if suggestion is not None else ""
         return f"the table has no symbol {symbol!r}{hint}"
+
+
+class UnknownSymbolsError(UnknownSymbolError):
+    """Several symbols were asked for that the table does not hold.
+
+    Args:
+        missing: each symbol with another spelling that the table holds, or None.
+    """
+
+    def __init__(self, missing: Sequence[tuple[str, str | None]]) -> None:
+        KeyError.__init__(self, missing)  # what pickle calls the class with again
+
+    @property
+    def symbols(self) -> list[str]:
+        """All symbols that are missing."""
+        return [symbol for symbol, _ in self.args[0]]
+
+    def __str__(self) -> str:
+        missing = self.args[0]
+        hints = (f" (did you mean {other!r}?)" if other is not None else "" for _, other in missing)
+        listed = [f"{symbol!r}{hint}" for (symbol, _), hint in zip(missing, hints, strict=True)]
+        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+        return f"the table has no symbols {', '.join(listed[:_LISTED])}{more}"

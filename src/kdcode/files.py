@@ -1,12 +1,15 @@
-"""Writing files so that nothing is lost or half-written."""
+"""Files that appear whole or not at all, and pipes made into files."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
 
 
 @contextmanager
@@ -27,3 +30,18 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def is_pipe(path: Path) -> bool:
+    """Whether what is at `path` can be read only once, from its beginning to its end: a pipe, or standard input."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+@contextmanager
+def spooled(stream: IO[bytes], name: str) -> Iterator[Path]:
+    """What a stream holds as a file called `name`, alone in a temporary folder that vanishes with the block."""
+    with TemporaryDirectory(prefix="kdcode-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder, name)
+        with path.open("wb") as copy:
+            shutil.copyfileobj(stream, copy, 1 << 20)
+        yield path

@@ -4,7 +4,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kdcode.cli.flags import FlaggedCommand, changed_flags, example, flags_for, is_given, naming_flags, take
+from kdcode.cli import main
+from kdcode.cli.flags import FlaggedCommand, changed_flags, example, flags_for, in_flags, is_given, naming_flags, take
 from kdcode.errors import OptionError
 from kdcode.formats import ReadOptions
 from kdcode.options import LEARNER_OPTIONS, CompressOptions
@@ -116,3 +117,21 @@ def test_changed_flags_repeat_what_differs_from_the_defaults():
 
 def test_example_keeps_its_lines():
     assert example("kdcode a", "kdcode b") == "\b\nExamples:\n  kdcode a\n  kdcode b"
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("use format='word2vec-text'", "use --format word2vec-text"),
+        ("name it with format=: glove (.txt)", "name it with --format: glove (.txt)"),
+        ("it is truncated (limit= reads the rest)", "it is truncated (--limit reads the rest)"),
+        ("its options are symbol_column=, limit=", "its options are --symbol-column, --limit"),
+        ("limit=3.txt: the file is empty", "limit=3.txt: the file is empty"),
+        ("data/limit=3/a.txt: the file is empty", "data/limit=3/a.txt: the file is empty"),
+        ("the symbol 'limit=3' stands in line 1", "the symbol 'limit=3' stands in line 1"),
+        ("a keyword= that no flag has, K=16", "a keyword= that no flag has, K=16"),
+    ],
+)
+def test_keywords_of_messages_become_flags(message, expected):
+    command = main.get_command(click.Context(main), "compress")
+    assert in_flags(message, command, click.Context(command)) == expected

@@ -24,11 +24,11 @@ def parse(*args):
 
 def test_an_option_that_several_learners_have_stands_once():
     sections = learner_sections()
-    assert list(sections) == ["Learner additive", "Learners straight-through and encoder", "Learner straight-through"]
+    assert list(sections) == ["Additive learner", "Straight-through and encoder learners", "Straight-through learner"]
     names = [flag.name for flags in sections.values() for flag in flags]
     assert len(names) == len(set(names))
     assert set(names) == {item.name for options in LEARNER_OPTIONS.values() for item in fields(options)}
-    assert "curvature" in {flag.name for flag in sections["Learner straight-through"]}
+    assert "curvature" in {flag.name for flag in sections["Straight-through learner"]}
 
 
 def test_flags_reach_the_options_of_their_learner():

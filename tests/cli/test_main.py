@@ -1,6 +1,7 @@
 """The command as a whole: help, start-up, pipes, missing torch, the generated page."""
 
 import os
+import re
 import runpy
 import shlex
 import signal
@@ -74,7 +75,7 @@ def test_the_examples_work_as_they_stand(run, tmp_path, monkeypatch):
     kdcode.write(kdcode.VectorTable(words, np.stack([glove_50d()[word] for word in words])), "glove.txt")
     for name in COMMANDS:
         for line in examples(name) if name not in ("demo", "completion") else []:
-            words = shlex.split(line.removesuffix("< words.txt"))
+            words = shlex.split(re.split(" [<>|] ", line)[0])
             result = run(*words[1:], stdin="king\nqueen\n")
             assert result.exit_code == 0 or (name == "codes" and "--prefix" in words), (line, result.stderr)
 
@@ -92,7 +93,7 @@ def test_without_torch_learning_says_what_to_install(line, words, tmp_path):
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")
-    assert "pip install 'kdcode[learn]'" in result.stderr
+    assert "pip install 'torch>=" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -168,3 +169,35 @@ def test_a_terminal_that_cannot_show_a_symbol_is_no_failure(start, tmp_path, cod
     process = start("codes", tmp_path / "a.kdc", env=environment, encoding="latin-1")
     out, err = process.communicate()
     assert (process.returncode, out, err) == (0, "3-1-0  naïve \\u2603\n", "")
+
+
+def test_a_device_that_is_not_there_is_named_by_its_flag(run, words):
+    result = run("plan", words, "--size", "2x", "--device", "toaster")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: --device must be one that torch can use here, got 'toaster': ")
+
+
+DIALECTS = [
+    (b"poem", "a.xyz", {}, "name it with {}: glove", "format"),
+    (b"2 2\na 1 2\n", "a.vec", {}, "({} reads the rows that are there)", "limit"),
+    (b"hello\nworld", "a.bin", {}, "name the format with {}", "format"),
+    (b"a 1 2\n", "a.txt", {"tensor": "w"}, "the option {} means nothing", "tensor"),
+    (b"a,1\nb,2\n", "a.csv", {"symbol_column": "w"}, "as {} asks", "symbol_column"),
+]
+
+
+@pytest.mark.parametrize(("content", "name", "options", "said", "keyword"), DIALECTS)
+def test_the_same_refusal_names_keywords_in_python_and_flags_on_the_command_line(
+    run, tmp_path, content, name, options, said, keyword
+):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(KdcodeError) as refused:
+        kdcode.read(path, **options)
+    assert said.format(f"{keyword}=") in str(refused.value)
+    flag = f"--{keyword.replace('_', '-')}"
+    given = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", value)]
+    result = run("plan", path, "--size", "2x", *given)
+    assert result.exit_code == 1
+    assert said.format(flag) in result.stderr
+    assert f"{keyword}=" not in result.stderr

@@ -1,7 +1,8 @@
+import numpy as np
 import pytest
 
 from kdcode.codec import CodecSpec, SizeLimit, Sizes
-from kdcode.codec.sizes import MAX_OVERHEAD_BYTES
+from kdcode.codec.sizes import LEARNED_OVERHEAD_BYTES, MAX_OVERHEAD_BYTES
 from kdcode.errors import OptionError
 
 
@@ -24,12 +25,32 @@ def test_sums_and_ratios_by_hand():
         ("500KB", SizeLimit(file_bytes=500_000)),
         ("1.5 MiB", SizeLimit(file_bytes=1_572_864)),
         ("2gb", SizeLimit(file_bytes=2_000_000_000)),
-        ("1234", SizeLimit(file_bytes=1234)),
-        (1234, SizeLimit(file_bytes=1234)),
+        ("20B", SizeLimit(file_bytes=20)),
+        ("500000", SizeLimit(file_bytes=500_000)),
+        (500_000, SizeLimit(file_bytes=500_000)),
+        (np.int64(500_000), SizeLimit(file_bytes=500_000)),
+        (MAX_OVERHEAD_BYTES, SizeLimit(file_bytes=MAX_OVERHEAD_BYTES)),
     ],
 )
 def test_sizes_are_read_as_people_write_them(text, limit):
     assert SizeLimit.parse(text) == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("20", "got 20: 20x (times smaller) or 20B (bytes of file)?"),
+        (20, "got 20: 20x (times smaller) or 20B (bytes of file)?"),
+        (20.0, "got 20.0: 20x (times smaller) or 20B (bytes of file)?"),
+        (" 7.5 ", "7.5x (times smaller) or 7.5B"),
+        (MAX_OVERHEAD_BYTES - 1, "4095x (times smaller) or 4095B"),
+    ],
+)
+def test_a_small_number_without_a_unit_is_asked_about(text, asked):
+    with pytest.raises(OptionError) as refused:
+        SizeLimit.parse(text)
+    assert str(refused.value).startswith("size must have a unit, got ")
+    assert asked in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1x", "0", "-5KB", "20 apples", "1e3", "0.5", True, 0, -3, None])
@@ -47,8 +68,8 @@ def test_limits_allow_what_is_small_enough_and_no_more():
     ratio, total = spec.ratio(1000), spec.sizes(1000, 3000).total
     assert allows(SizeLimit(times=ratio), spec)
     assert not allows(SizeLimit(times=ratio * 1.001), spec)
-    assert allows(SizeLimit(file_bytes=total + MAX_OVERHEAD_BYTES), spec)
-    assert not allows(SizeLimit(file_bytes=total + MAX_OVERHEAD_BYTES - 1), spec)
+    assert allows(SizeLimit(file_bytes=total + LEARNED_OVERHEAD_BYTES), spec)
+    assert not allows(SizeLimit(file_bytes=total + LEARNED_OVERHEAD_BYTES - 1), spec)
     assert allows(SizeLimit(bits=40), spec)
     assert not allows(SizeLimit(bits=39), spec)
 

@@ -76,7 +76,7 @@ def test_an_lstm_takes_the_numpy_way():
 
 def test_vectors_and_searches_that_cannot_be_are_refused():
     codec = codec_of(dim=8)
-    with pytest.raises(OptionError, match=r"expected finite vectors of size 8, got shape \(3,\)"):
+    with pytest.raises(OptionError, match=r"expected vectors of shape \(8,\) or \(rows, 8\), got shape \(3,\)"):
         encode(codec, np.ones(3))
     with pytest.raises(OptionError, match="got 0 and 1"):
         encode(codec, np.ones(8), beam=0, sweeps=1)

@@ -1,14 +1,18 @@
 """How a file's format is found, and what is said when it is not."""
 
 import gzip
+import os
 import struct
 
 import numpy as np
 import pytest
 import torch
+from sample_tables import coded_table
 
 from kdcode import formats
-from kdcode.errors import FormatError, OptionError
+from kdcode.errors import FormatError, KdcodeError, OptionError
+from kdcode.inputs import as_table
+from kdcode.storage import save
 from kdcode.table import VectorTable
 
 GLOVE = b"the 1 2\nof 3 4\n"
@@ -36,6 +40,9 @@ BINARY = b"1 2\nthe " + struct.pack("<2f", 1, 2)
         ("a.bin", b"\x80\x02\x8a", "torch"),
         ("a.pt", b"", "torch"),
         ("a.pth", b"", "torch"),
+        ("a.csv", b"", "csv"),
+        ("a.csv.gz", b"", "csv"),
+        ("a.tsv", b"", "tsv"),
         ("a.npy", b"", "npy"),
         ("a.npz", b"", "npz"),
         ("a.safetensors", b"", "safetensors"),
@@ -63,12 +70,11 @@ def test_gzip_is_known_by_its_bytes_whatever_the_name(tmp_path):
 
 
 def test_an_unknown_name_lists_every_format(tmp_path):
-    (tmp_path / "a.xyz").write_bytes(GLOVE)
+    (tmp_path / "a.xyz").write_bytes(b"a poem\nof two lines\n")
     with pytest.raises(FormatError) as caught:
         formats.read(tmp_path / "a.xyz")
     for part in [str(tmp_path / "a.xyz"), "format=", *formats.FORMATS]:
         assert part in str(caught.value)
-    assert len(formats.read(tmp_path / "a.xyz", format="glove")) == 2
     with pytest.raises(FormatError, match="format="):
         formats.write(VectorTable(None, np.ones((1, 1))), tmp_path / "b.xyz")
 
@@ -83,15 +89,77 @@ def test_our_own_files_are_pointed_to_load(tmp_path):
     (tmp_path / "a.kdc").write_bytes(b"x")
     with pytest.raises(FormatError, match=r"kdcode\.load"):
         formats.read(tmp_path / "a.kdc")
+    save(coded_table(), tmp_path / "a")
+    with pytest.raises(FormatError, match=r"kdcode\.load"):
+        formats.read(tmp_path / "a")
 
 
-@pytest.mark.parametrize("call", [formats.read, formats.detect])
-def test_missing_files_and_folders_are_named(tmp_path, call):
-    with pytest.raises(FormatError) as caught:
+@pytest.mark.parametrize("call", [formats.read, formats.detect, as_table])
+def test_missing_files_and_folders_are_named_and_are_pythons_own_errors(tmp_path, call, monkeypatch):
+    with pytest.raises(KdcodeError) as caught:
         call(tmp_path / "none.txt")
+    assert isinstance(caught.value, FileNotFoundError)
     assert str(caught.value) == f"{tmp_path / 'none.txt'}: there is no such file"
-    with pytest.raises(FormatError, match="found a folder"):
-        call(tmp_path)
+    (tmp_path / "folder.txt").mkdir()
+    with pytest.raises(KdcodeError, match="is a folder, expected a file") as caught:
+        call(tmp_path / "folder.txt")
+    assert isinstance(caught.value, IsADirectoryError)
+    (tmp_path / "closed.txt").write_bytes(GLOVE)
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.R_OK)  # whoever runs the tests may read all files
+    with pytest.raises(KdcodeError, match=r"closed\.txt: cannot be read: Permission denied") as caught:
+        call(tmp_path / "closed.txt")
+    assert isinstance(caught.value, PermissionError)
+
+
+CONTENTS = {
+    "glove": GLOVE,
+    "word2vec-text": HEADED,
+    "word2vec-binary": BINARY,
+    "csv": b"symbol,x,y\nthe,1,2\nof,3,4\n",
+    "tsv": b"the\t1\t2\nof\t3\t4\n",
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("name", "content"), CONTENTS.items())
+def test_a_name_that_says_nothing_leaves_it_to_the_content(tmp_path, name, content, packed):
+    (tmp_path / "stdin").write_bytes(gzip.compress(content, mtime=0) if packed else content)
+    assert formats.detect(tmp_path / "stdin").name == name
+    assert formats.read(tmp_path / "stdin")["the"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["npy", "parquet", "safetensors"])
+def test_binary_files_without_a_name_are_known_by_their_first_bytes(tmp_path, name):
+    formats.write(VectorTable(None, np.ones((3, 2))), tmp_path / "stdin", format=name)
+    assert formats.detect(tmp_path / "stdin").name == name
+
+
+def test_archives_without_a_name_are_known_by_what_they_hold(tmp_path):
+    np.savez(tmp_path / "a.npz", vectors=np.ones((3, 2)))
+    torch.save(torch.ones(3, 2), tmp_path / "a.pt")
+    torch.save(torch.ones(3, 2), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    for file, name in (("a.npz", "npz"), ("a.pt", "torch"), ("old.pt", "torch")):
+        (tmp_path / file).rename(tmp_path / "stdin")
+        assert formats.detect(tmp_path / "stdin").name == name
+        assert len(formats.read(tmp_path / "stdin")) == 3
+
+
+def test_a_large_word2vec_binary_without_a_name(tmp_path):
+    table = VectorTable(None, np.random.default_rng(0).normal(size=(500, 300)))
+    formats.write(table, tmp_path / "stdin", format="word2vec-binary")
+    assert formats.detect(tmp_path / "stdin").name == "word2vec-binary"
+
+
+@pytest.mark.parametrize("content", [b"the\t1\t2\nof\t3\t4\n", b"the,1,2\nof,3,4\n", b"the, 1, 2\nof, 3, 4\n"])
+def test_a_txt_with_tabs_or_commas_is_read_as_such(tmp_path, content):
+    (tmp_path / "a.txt").write_bytes(content)
+    assert formats.read(tmp_path / "a.txt")["of"].tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("content", [b", 1 2\n. 3 4\n", b"1,000 1 2\n2,5 3 4\n", b"a\tb 1 2\n"])
+def test_commas_and_tabs_in_symbols_leave_it_glove(tmp_path, content):
+    (tmp_path / "a.txt").write_bytes(content)
+    assert formats.detect(tmp_path / "a.txt").name == "glove"
 
 
 def test_a_format_of_no_known_name(tmp_path):
@@ -100,7 +168,7 @@ def test_a_format_of_no_known_name(tmp_path):
         formats.read(tmp_path / "a.txt", format="glvoe")
 
 
-@pytest.mark.parametrize("name", ["a.npz", "a.safetensors", "a.pt"])
+@pytest.mark.parametrize("name", ["a.npz", "a.pt"])
 def test_formats_that_are_only_read_say_what_can_be_written(tmp_path, name):
     with pytest.raises(OptionError, match=r"can only be read; formats to write are glove, .*parquet"):
         formats.write(VectorTable(None, np.ones((1, 1))), tmp_path / name)
@@ -108,7 +176,13 @@ def test_formats_that_are_only_read_say_what_can_be_written(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("a.txt", "glove"), ("a.bin", "word2vec-binary"), ("a.vec.gz", "fasttext"), ("a.pq", "parquet")],
+    [
+        ("a.txt", "glove"),
+        ("a.bin", "word2vec-binary"),
+        ("a.vec.gz", "fasttext"),
+        ("a.pq", "parquet"),
+        ("a.csv.gz", "csv"),
+    ],
 )
 def test_names_choose_the_format_to_write(tmp_path, name, expected):
     formats.write(VectorTable(["x"], np.ones((1, 3))), tmp_path / name)

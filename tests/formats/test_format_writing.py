@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as arrays
 from sample_tables import coded_table
 
 from kdcode import formats
-from kdcode.errors import FormatError
+from kdcode.errors import FileError, FormatError
 from kdcode.table import VectorTable
 
 NAMES = {
@@ -16,10 +16,15 @@ NAMES = {
     "word2vec-text": "w.txt",
     "word2vec-binary": "a.bin",
     "fasttext": "a.vec",
+    "csv": "a.csv",
+    "tsv": "a.tsv",
     "npy": "a.npy",
+    "safetensors": "a.safetensors",
     "parquet": "a.parquet",
 }
-SPACED = ("glove", "npy", "parquet")
+SPACED = ("glove", "csv", "tsv", "npy", "safetensors", "parquet")
+QUOTING = ("csv", "tsv", "parquet")
+"""Those that hold symbols with line breaks."""
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\n ")
 WORDS = st.text(CHARACTERS, min_size=1, max_size=6)
@@ -71,6 +76,13 @@ def test_symbols_with_spaces_come_back_or_are_refused(tmp_path, name, table):
         check_round_trip(table, tmp_path, name)
 
 
+@pytest.mark.parametrize("name", QUOTING)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(table=tables(st.text(st.sampled_from('a1.,;|\t"\r\n '), min_size=1, max_size=5)))
+def test_delimiters_quotes_and_line_breaks_come_back(tmp_path, name, table):
+    check_round_trip(table, tmp_path, name)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_float32_extremes_come_back_exactly(tmp_path, name):
     info = np.finfo(np.float32)
@@ -78,7 +90,7 @@ def test_float32_extremes_come_back_exactly(tmp_path, name):
     check_round_trip(VectorTable(["x"], np.array([values], dtype=np.float32)), tmp_path, name)
 
 
-@pytest.mark.parametrize("name", ["glove", "word2vec-text"])
+@pytest.mark.parametrize("name", ["glove", "word2vec-text", "csv"])
 def test_random_bit_patterns_come_back_exactly(tmp_path, name):
     values = np.random.default_rng(0).integers(0, 1 << 32, 30_000, dtype=np.uint32).view(np.float32)
     values = values[np.isfinite(values)][:29_000].reshape(-1, 10)
@@ -122,9 +134,9 @@ def test_a_failure_leaves_the_old_files_and_nothing_else(tmp_path, name, error):
     path = tmp_path / NAMES[name]
     formats.write(VectorTable(["x", "y"], np.zeros((2, 2))), path, format=name)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else FormatError) as caught:
+    with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else FileError) as caught:
         formats.write(Failing(error), path, format=name)
-    if caught.type is FormatError:
+    if caught.type is FileError:
         assert str(caught.value) == f"{path}: cannot be written: No space left on device"
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
@@ -147,6 +159,7 @@ def test_numbers_that_are_not_finite_are_refused_by_row(tmp_path, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_folder_is_named(tmp_path, name):
     path = tmp_path / "none" / NAMES[name]
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FileError) as caught:
         formats.write(VectorTable(["x"], np.ones((1, 2))), path, format=name)
+    assert isinstance(caught.value, FileNotFoundError)
     assert str(caught.value) == f"{path}: cannot be written: there is no folder {path.parent}"

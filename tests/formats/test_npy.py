@@ -90,7 +90,9 @@ def test_a_symbols_file_that_does_not_fit_is_refused_by_line(tmp_path, content, 
 
 def test_a_missing_symbols_file_is_named(tmp_path):
     np.save(tmp_path / "a.npy", MATRIX)
-    assert f"{tmp_path / 'none'}: cannot be read" in refusal(tmp_path / "a.npy", symbols=tmp_path / "none")
+    with pytest.raises(FileNotFoundError) as caught:
+        formats.read(tmp_path / "a.npy", symbols=tmp_path / "none")
+    assert str(caught.value) == f"{tmp_path / 'none'}: there is no such file"
 
 
 def test_hostile_files_are_refused_by_name(tmp_path):

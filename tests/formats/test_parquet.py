@@ -57,6 +57,19 @@ def test_without_text_rows_are_unnamed(tmp_path):
     assert isinstance(formats.read(save(tmp_path / "a.parquet", {"v": ROWS})).symbols, RowNumbers)
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
+def test_a_column_per_number(tmp_path, kind):
+    numbers = {f"x{place}": pa.array(np.array(column, dtype=kind.to_pandas_dtype())) for place, column in
+               enumerate(np.array(ROWS).T)}  # fmt: skip
+    table = formats.read(save(tmp_path / "a.parquet", {"word": ["x", "y z", "é"], **numbers, "tag": ["q"] * 3}))
+    assert list(table.symbols) == ["x", "y z", "é"]
+    assert table.matrix.tolist() == ROWS
+    assert isinstance(formats.read(save(tmp_path / "b.parquet", numbers)).symbols, RowNumbers)
+    path = save(tmp_path / "c.parquet", {"id": [7, 8, 9], **numbers})
+    assert "name it with symbol_column=" in refusal(path)
+    assert formats.read(path, symbol_column="id")["8"].tolist() == ROWS[1]
+
+
 @pytest.mark.parametrize("limit", [1, 4, 5, 11, 12, 100])
 def test_limit_within_and_across_row_groups(tmp_path, limit):
     values = np.arange(24, dtype=np.float32).reshape(12, 2)
@@ -78,7 +91,14 @@ def test_limit_within_and_across_row_groups(tmp_path, limit):
         ({"s": ["a", "b"], "v": [[1.0, 2.0], [3.0, 1e200]]}, "row 1 ('b') has a value"),
         ({"s": ["a"], "v": pa.array([[]], pa.list_(pa.float32()))}, "row 0: expected a vector, found an empty list"),
         ({"s": pa.array([], pa.string()), "v": pa.array([], pa.list_(pa.float32()))}, "the file is empty"),
-        ({"s": ["a"], "n": [1.0]}, "expected a column of lists of floats; the columns are s (string), n (double)"),
+        (
+            {"s": ["a"], "n": [1]},
+            "expected a column of lists of floats, or a column of floats per number; "
+            "the columns are s (string), n (int64)",
+        ),
+        ({"s": ["a", "b"], "x": [1.0, None]}, "row 1: expected a number in the column 'x', found null"),
+        ({"s": ["a", "b"], "x": [1.0, 2.0], "y": [0.0, 1e200]}, "row 1 ('b') has a value"),
+        ({"n": [1, 2], "x": [1.0, 2.0]}, "the column 'n' holds integers beside 1 columns of floats: is it the symbols"),
     ],
 )
 def test_rows_that_cannot_be_used_are_named(tmp_path, columns, reason):
@@ -130,8 +150,8 @@ def test_writes_columns_that_others_can_read(tmp_path):
 def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     path = save(tmp_path / "a.parquet", {"s": ["a"], "v": [[1.0]]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"reading Parquet .*kdcode\[parquet\]"):
+    with pytest.raises(MissingExtraError, match=r"reading Parquet .*pip install 'pyarrow"):
         formats.read(path)
-    with pytest.raises(MissingExtraError, match=r"writing Parquet .*kdcode\[parquet\]"):
+    with pytest.raises(MissingExtraError, match=r"writing Parquet .*pip install 'pyarrow"):
         formats.write(VectorTable(None, np.ones((1, 1))), tmp_path / "b.parquet")
     assert not (tmp_path / "b.parquet").exists()

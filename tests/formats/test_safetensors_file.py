@@ -1,16 +1,20 @@
 """safetensors files, made by the library and made by an attacker."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file as load_torch
 from safetensors.torch import save_file as save_torch
 
 from kdcode import formats
 from kdcode.errors import FormatError
+from kdcode.formats import ChosenMatrixWarning
 from kdcode.symbols import RowNumbers
+from kdcode.table import VectorTable
 
 MATRIX = np.arange(6, dtype=np.float32).reshape(3, 2)
 
@@ -40,10 +44,64 @@ def test_floats_stay_on_disk(tmp_path):
 
 def test_one_of_several_is_named_and_the_largest_is_listed_first(tmp_path):
     path = tmp_path / "a.safetensors"
-    save_file({"a.weight": MATRIX, "embed.weight": np.ones((5, 4), dtype=np.float16)}, path)
+    save_file({"a.weight": MATRIX, "table.weight": np.ones((5, 4), dtype=np.float16)}, path)
     assert formats.read(path, tensor="a.weight").matrix.tolist() == MATRIX.tolist()
-    assert "holds 2 matrices, name one with tensor=: embed.weight 5 x 4, a.weight 3 x 2" in refusal(path)
+    assert "holds 2 matrices, name one with tensor=: table.weight 5 x 4, a.weight 3 x 2" in refusal(path)
     assert "'b'" in refusal(path, tensor="b")
+
+
+OTHERS = {"layer.0.attention.query.weight": np.ones((9, 9)), "embeddings.position_embeddings.weight": np.ones((8, 2))}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bert.embeddings.word_embeddings.weight",
+        "model.embed_tokens.weight",
+        "transformer.wte.weight",
+        "tok_embeddings.weight",
+        "text_model.embeddings.token_embedding.weight",
+        "shared.weight",
+        "gpt_neox.embed_in.weight",
+        "item_embedding.weight",
+        "embeddings.weight",
+        "embedding.weight",
+        "embeddings",
+        "emb.weight",
+    ],
+)
+def test_the_table_of_tokens_is_taken_and_said(tmp_path, name):
+    path = tmp_path / "model.safetensors"
+    save_file({name: MATRIX, **OTHERS}, path)
+    with pytest.warns(ChosenMatrixWarning) as said:
+        table = formats.read(path)
+    assert table.matrix.tolist() == MATRIX.tolist()
+    assert str(said[0].message) == f"{path}: read the tensor {name!r}, 3 x 2; another one is read with tensor="
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert formats.read(path, tensor=name).matrix.tolist() == MATRIX.tolist()
+
+
+def test_a_shared_table_is_taken_before_its_copies_and_two_tables_are_not_chosen_from(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"shared.weight": MATRIX, "encoder.embedding.weight": np.ones((2, 2))}, path)
+    with pytest.warns(ChosenMatrixWarning, match=r"shared\.weight"):
+        formats.read(path)
+    save_file({"encoder.embed_tokens.weight": MATRIX, "decoder.embed_tokens.weight": np.ones((4, 2))}, path)
+    assert "name one with tensor=: decoder.embed_tokens.weight 4 x 2, encoder.embed_tokens" in refusal(path)
+
+
+@pytest.mark.parametrize("symbols", [["a", "b c", "é"], None])
+def test_what_is_written_is_read_by_the_library_and_by_a_layer(tmp_path, symbols):
+    path = tmp_path / "out.safetensors"
+    formats.write(VectorTable(symbols, MATRIX), path)
+    assert load_file(path)["weight"].tolist() == MATRIX.tolist()
+    layer = torch.nn.Embedding(3, 2)
+    layer.load_state_dict(load_torch(path))
+    assert layer.weight.tolist() == MATRIX.tolist()
+    assert list(formats.read(path).symbols) == (symbols or ["0", "1", "2"])
+    assert (tmp_path / "out.symbols.txt").exists() == (symbols is not None)
 
 
 def test_symbols_file_and_limit(tmp_path):

@@ -101,5 +101,5 @@ def test_values_that_are_not_finite_are_refused_by_row(tmp_path):
 def test_without_torch_the_extra_is_named(tmp_path, monkeypatch):
     torch.save(MATRIX, tmp_path / "a.pt")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"PyTorch .*kdcode\[learn\]"):
+    with pytest.raises(MissingExtraError, match=r"PyTorch .*pip install 'torch"):
         formats.read(tmp_path / "a.pt")

@@ -14,7 +14,9 @@ from typing import Any, cast
 import click
 
 from kdcode._version import __version__
-from kdcode.cli.flags import example
+from kdcode.cli.files import with_given_names
+from kdcode.cli.flags import example, in_flags
+from kdcode.cpus import respect_quota
 from kdcode.errors import KdcodeError
 
 COMMANDS = (
@@ -48,13 +50,15 @@ class _Commands(click.Group):
         return cast("click.Command", import_module(f"kdcode.cli.{cmd_name}").command)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
+        respect_quota()  # numpy and torch are not imported yet
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # a symbol that the terminal cannot show is no failure
         try:
             return super().invoke(ctx)
         except KdcodeError as error:
-            _fail(ctx, str(error))
+            command = self.get_command(ctx, ctx.invoked_subcommand or "") or self
+            _fail(ctx, with_given_names(in_flags(str(error), command, ctx), ctx))
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # the reader of our output went away; click ends quietly
@@ -76,4 +80,7 @@ def _fail(ctx: click.Context, message: str) -> None:
 )
 @click.version_option(__version__, prog_name="kdcode", message="%(prog)s %(version)s")
 def main() -> None:
-    """Make embedding tables many times smaller by learned quantization: a few small integers per symbol, not floats."""
+    """Compress embedding tables by learned quantization.
+
+    Each symbol is stored as a few small integers instead of hundreds of floats.
+    """

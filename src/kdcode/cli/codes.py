@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdcode.cli import page
+from kdcode.cli.files import input_file
 from kdcode.cli.flags import example, naming_flags
 from kdcode.errors import OptionError
 
@@ -18,19 +19,21 @@ _SYMBOLS_PER_LINE = 12
 
 
 @click.command("codes", epilog=example("kdcode codes glove.kdc", "kdcode codes glove.kdc --prefix 3-1-0"))
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--prefix", metavar="CODE", help="Only codes that begin with these integers, like 3-1-0.")
-@click.option("--min-group", type=click.IntRange(min=1), help="Smallest group to show.  [default: 2; with --prefix 1]")
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Groups to show; 0 for all.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every symbol of each group.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--prefix", metavar="CODE", help="Only show codes that start with these integers, such as 3-1-0.")
+@click.option("--min-group", type=click.IntRange(min=1), help="Minimum group size.  [default: 2, or 1 with --prefix]")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Maximum number of groups; 0 shows all."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON with every symbol of each group.")
 def command(file: str, prefix: str | None, min_group: int | None, limit: int, as_json: bool) -> None:
-    """Print symbols of a .kdc FILE that share a code.
+    """List symbols of a .kdc FILE that share a code.
 
-    Largest groups come first. With --prefix, all codes that begin alike, sorted by code.
+    The largest groups come first. With --prefix, all codes that start alike are listed, sorted by code.
     """
     from kdcode.storage import load
 
-    coded = load(file)
+    coded = load(input_file(file))
     least = min_group or (2 if prefix is None else 1)
     with naming_flags(OptionError):
         groups = [(code, rows) for code, rows in coded.code_groups(_integers(prefix)) if len(rows) >= least]

@@ -17,9 +17,9 @@ from kdcode.cli.flags import example
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print the script that completes kdcode in a SHELL.
+    """Print the completion script for a shell.
 
-    Source it in the start-up file of the shell, as below.
+    Load it in the startup file of the shell, as shown below.
     """
     from click.shell_completion import get_completion_class
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields
@@ -118,6 +119,22 @@ def naming_flags(refusal: type[Exception] = click.UsageError) -> Iterator[None]:
         raise
 
 
+def in_flags(message: str, command: click.Command, context: click.Context) -> str:
+    """A message of the library with flags in place of keywords: `--format glove` where it says `format='glove'`.
+
+    Keywords are recognised by their equals sign, after a space or a bracket; names of files come first in a message.
+    """
+    flags = {long.removeprefix("--").replace("-", "_"): long for param in command.get_params(context)
+             if isinstance(param, click.Option) for long in param.opts if long.startswith("--")}  # fmt: skip
+
+    def flag(found: re.Match[str]) -> str:
+        if found["name"] not in flags:
+            return found[0]
+        return flags[found["name"]] + (f" {found['value']}" if found["value"] is not None else "")
+
+    return re.sub(r"(?<=[ (])(?P<name>[a-z_]+)=(?:'(?P<value>[^' ]*)')?", flag, message)
+
+
 def is_given(name: str) -> bool:
     """Whether the flag of this name was set by the user: its default does not count."""
     source = click.get_current_context().get_parameter_source(name)
@@ -169,5 +186,5 @@ def _help_all_flag() -> click.Option:
         is_eager=True,
         expose_value=False,
         callback=show,
-        help="Show all options: codes, learners, reading files.",
+        help="Show all options, including codes, learners and file reading.",
     )

@@ -11,7 +11,8 @@ from kdcode.cli.flags import example
 @click.command("formats", epilog=example("kdcode formats"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """List the formats that tables are read from and written to."""
+    """List the file formats that can be read and written."""
+    from kdcode.errors import install_line
     from kdcode.formats import FORMATS
 
     if as_json:
@@ -20,6 +21,6 @@ def command(as_json: bool) -> None:
     rows = [("format", "suffixes", "does", "description")]
     for item in FORMATS.values():
         does = "read, write" if item.write is not None else "read"
-        needs = f" (pip install 'kdcode[{item.extra}]')" if item.extra else ""
+        needs = f" ({install_line(item.extra)})" if item.extra else ""
         rows.append((item.name, " ".join(item.suffixes), does, item.description + needs))
     page.echo(page.columns(rows))

@@ -26,7 +26,7 @@ def learner_sections() -> Sections:
 
     sections: dict[str, list[click.Option]] = {}
     for name, learners in _owners().items():
-        title = f"Learner{'s' if len(learners) > 1 else ''} {' and '.join(learners)}"
+        title = f"{' and '.join(learners).capitalize()} learner{'s' if len(learners) > 1 else ''}"
         sections.setdefault(title, []).extend(flags_for(LEARNER_OPTIONS[learners[0]], only=[name]))
     return sections
 

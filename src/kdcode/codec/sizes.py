@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass
 
@@ -9,6 +10,8 @@ from kdcode.errors import OptionError
 
 MAX_OVERHEAD_BYTES = 4096
 """What a file's header and metadata may add to the promised bytes."""
+LEARNED_OVERHEAD_BYTES = 2560
+"""What they add at most to a table that `compress` has made."""
 
 _UNITS = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
@@ -71,12 +74,16 @@ class SizeLimit:
         """Read a size as people write it: 20x (times smaller), 500KB, 1.5MiB, or bytes as a number.
 
         Raises:
-            OptionError: it is neither.
+            OptionError: it is neither, or a small number that could mean either.
         """
-        if isinstance(text, int) and not isinstance(text, bool) and text > 0:
-            return cls(file_bytes=text)
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*", str(text))
+        found = (
+            None if isinstance(text, bool) else re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*", str(text))
+        )
         number, unit = (float(found[1]), found[2].lower()) if found else (0.0, "")
+        if found and not unit and 1 < number < MAX_OVERHEAD_BYTES:
+            raise OptionError(
+                f"size must have a unit, got {text}: {number:g}x (times smaller) or {number:g}B (bytes of file)?"
+            )
         if unit == "x" and number > 1:
             return cls(times=number)
         if unit in ("", *_UNITS) and number * _UNITS.get(unit, 1) >= 1:
@@ -88,8 +95,16 @@ class SizeLimit:
         if self.times is not None:
             return ratio >= self.times
         if self.file_bytes is not None:
-            return sizes.total + MAX_OVERHEAD_BYTES <= self.file_bytes
+            return sizes.total + LEARNED_OVERHEAD_BYTES <= self.file_bytes
         return self.bits is None or bits <= self.bits
+
+    def just_met(self, sizes: Sizes, ratio: float, bits: int) -> SizeLimit:
+        """The strictest limit of the same kind that allows a coded table."""
+        if self.times is not None:
+            return SizeLimit(times=math.floor(10 * ratio) / 10)
+        if self.file_bytes is not None:
+            return SizeLimit(file_bytes=sizes.total + LEARNED_OVERHEAD_BYTES)
+        return SizeLimit(bits=bits)
 
     def __str__(self) -> str:
         if self.times is not None:

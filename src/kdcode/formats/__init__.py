@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kdcode.errors import FormatError, OptionError, TableError
-from kdcode.evaluation.reconstruction import Rows
-from kdcode.formats.catalogue import FORMATS, detect_to_read, detect_to_write
+from kdcode.errors import (
+    FileAccessError,
+    FileError,
+    FolderError,
+    FormatError,
+    MissingFileError,
+    OptionError,
+    TableError,
+    file_error,
+)
+from kdcode.files import is_pipe, spooled
+from kdcode.formats.catalogue import FORMATS
+from kdcode.formats.detection import detect_to_read, detect_to_write
 from kdcode.formats.file_rows import SkippedLinesWarning
-from kdcode.formats.format import Format, Progress, ReadOptions, cannot
+from kdcode.formats.format import Format, Progress, ReadOptions
+from kdcode.formats.matrices import ChosenMatrixWarning
+from kdcode.rows import Rows
 from kdcode.table import VectorTable
 
-__all__ = ["FORMATS", "Format", "Progress", "ReadOptions", "SkippedLinesWarning", "detect", "read", "write"]
+__all__ = [
+    "FORMATS",
+    "ChosenMatrixWarning",
+    "Format",
+    "Progress",
+    "ReadOptions",
+    "SkippedLinesWarning",
+    "detect",
+    "read",
+    "write",
+]
 
 
 def read(
@@ -26,27 +50,43 @@ def read(
     """The table of vectors in a file.
 
     Args:
-        path: the file; text may be gzipped.
+        path: the file; text may be gzipped. A pipe is copied to a temporary file first.
         format: a name in `FORMATS`; by default what `detect` finds.
         on_progress: called with bytes done and bytes in all after each block of a text or word2vec binary file.
         **options: fields of `ReadOptions`.
 
     Raises:
-        FormatError: the file is not there or not usable; the message names the file, and the line or row.
+        FileError: the file is not there (also a FileNotFoundError) or cannot be opened.
+        FormatError: the file is not usable; the message names the file, and the line or row.
         OptionError: an option that is unknown, or means nothing for this format.
         MissingExtraError: the format needs an optional dependency.
     """
     file = Path(path)
     chosen_options = ReadOptions.of(options)
+    named = None if format is None else _named(format)
     _check_file(file)
     try:
-        chosen = detect_to_read(file) if format is None else _named(format)
-        chosen.check_options(chosen_options)
-        return chosen.read(file, chosen_options, on_progress)
+        if not is_pipe(file):
+            return _read(file, named, chosen_options, on_progress)
+        with file.open("rb") as stream, spooled(stream, file.name) as copy:
+            try:
+                return _read(copy, named, chosen_options, on_progress)
+            except FormatError as error:
+                raise FormatError(str(error).replace(str(copy), str(file))) from error
+    except FileError:
+        raise
+    except OSError as error:
+        raise file_error(file, "read", error) from error
+
+
+def _read(file: Path, format: Format | None, options: ReadOptions, on_progress: Progress | None) -> VectorTable:
+    """The table of a file on disk."""
+    chosen = format or detect_to_read(file)
+    chosen.check_options(options)
+    try:
+        return chosen.read(file, options, on_progress)
     except TableError as error:
         raise FormatError(f"{file}: {error}") from error
-    except OSError as error:
-        raise cannot("read", file, error) from error
 
 
 def write(
@@ -61,7 +101,8 @@ def write(
         on_progress: called with rows done and rows in all after each chunk.
 
     Raises:
-        FormatError: the format cannot hold a symbol, or the file cannot be written; what was there stays.
+        FileError: the file cannot be written; what was there stays.
+        FormatError: the format cannot hold a symbol; what was there stays.
         OptionError: there is no such format, or it can only be read.
         MissingExtraError: the format needs an optional dependency.
     """
@@ -70,30 +111,35 @@ def write(
     if chosen.write is None:
         writable = ", ".join(known.name for known in FORMATS.values() if known.write is not None)
         raise OptionError(f"{file}: the format {chosen.name!r} can only be read; formats to write are {writable}")
-    if not file.parent.is_dir():
-        raise FormatError(f"{file}: cannot be written: there is no folder {file.parent}")
     try:
         chosen.write(table, file, on_progress)
+    except FileError:
+        raise
     except OSError as error:
-        raise cannot("written", file, error) from error
+        raise file_error(file, "written", error) from error
 
 
 def detect(path: str | PathLike[str]) -> Format:
     """The format of a file: by its name, and by its first bytes where the name leaves a choice.
 
     Raises:
-        FormatError: the file is not there, or is of no known format.
+        FileError: the file is not there (also a FileNotFoundError), or cannot be looked into.
+        FormatError: it is of no known format.
     """
     file = Path(path)
     _check_file(file)
+    if is_pipe(file):
+        raise FormatError(f"{file}: a pipe can be read only once, and looking at its format would be that time")
     return detect_to_read(file)
 
 
 def _check_file(file: Path) -> None:
     if file.is_dir():
-        raise FormatError(f"{file}: expected a file, found a folder")
+        raise FolderError(errno.EISDIR, "is a folder, expected a file", str(file))
     if not file.exists():
-        raise FormatError(f"{file}: there is no such file")
+        raise MissingFileError(errno.ENOENT, "there is no such file", str(file))
+    if not os.access(file, os.R_OK):
+        raise FileAccessError(errno.EACCES, "cannot be read: Permission denied", str(file))
 
 
 def _named(name: str) -> Format:

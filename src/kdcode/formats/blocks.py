@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from kdcode.errors import FormatError
-from kdcode.formats.format import Progress, cannot
+from kdcode.errors import FormatError, file_error
+from kdcode.formats.format import Progress
 
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 24
@@ -47,7 +47,7 @@ def byte_blocks(path: Path, on_progress: Progress | None = None) -> Iterator[byt
     except (zlib.error, gzip.BadGzipFile) as error:
         raise FormatError(f"{path}: the gzip data is damaged after {unpacked} unpacked bytes: {error}") from None
     except OSError as error:
-        raise cannot("read", path, error) from error
+        raise file_error(path, "read", error) from error
 
 
 def line_blocks(path: Path, on_progress: Progress | None = None) -> Iterator[tuple[int, list[bytes]]]:

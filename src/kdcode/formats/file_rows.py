@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,18 @@ class FileRows:
             self.add_vectors(vector)
         self.numbers[name] = number
 
+    def add_all(self, numbers: Sequence[int], symbols: list[str], values: FloatArray) -> bool:
+        """Add rows by number, with (n, d) or (n * d,) finite values, if every symbol is new; otherwise none, and False.
+
+        Empty symbols and those that are not UTF-8 are for `add` to reject.
+        """
+        fresh = dict(zip(symbols, numbers, strict=True))
+        if len(fresh) != len(symbols) or "" in fresh or not self.numbers.keys().isdisjoint(fresh):
+            return False
+        self.numbers.update(fresh)
+        self.add_vectors(values)
+        return True
+
     def add_vectors(self, values: FloatArray) -> None:
         """Add (n, d) or (d,) values."""
         end = self._used + values.size
@@ -105,7 +118,7 @@ class FileRows:
         if not self.numbers:
             raise FormatError(f"{self._path}: no usable row was found; {self.skipped} bad {self._unit}s were skipped")
         if self.skipped:
-            warnings.warn(SkippedLinesWarning(self._path, self.skipped, self._first_skipped), stacklevel=4)
+            warnings.warn(SkippedLinesWarning(self._path, self.skipped, self._first_skipped), stacklevel=5)
         return VectorTable(list(self.numbers), self.matrix(dim))
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kdcode.errors import FormatError, OptionError
-from kdcode.evaluation.reconstruction import Rows
+from kdcode.errors import OptionError
 from kdcode.option_fields import check_fields, option
+from kdcode.rows import Rows
 from kdcode.table import VectorTable
 
 BAD_LINE_NAMES = ("refuse", "skip")
@@ -22,13 +22,17 @@ Progress: TypeAlias = Callable[[int, int], None]
 class ReadOptions:
     """How a file is read. Field names are Python keywords and, with dashes, command-line flags."""
 
-    tensor: str | None = option(None, "Name of the matrix in a file that holds several.")
-    symbols: str | None = option(None, "File with one symbol per line, for formats that hold a matrix alone.")
-    symbol_column: str | None = option(None, "Parquet column of the symbols; by default the first text column.")
-    vector_column: str | None = option(None, "Parquet column of the vectors; by default the first list of floats.")
-    limit: int | None = option(None, "Read the first rows only, at most this many.", low=1)
+    tensor: str | None = option(None, "Name of the tensor to read from a file that holds several.")
+    symbols: str | None = option(None, "Text file with one symbol per line, for formats that only store a matrix.")
+    symbol_column: str | None = option(
+        None, "Column that holds the symbols (CSV, TSV, Parquet); by default the first column of text."
+    )
+    vector_column: str | None = option(
+        None, "Column that holds the vectors as lists; by default the first one that does."
+    )
+    limit: int | None = option(None, "Read only the first rows, at most this many.", low=1)
     on_bad_line: str = option(
-        "refuse", "What to do with a line or row that cannot be used or repeats a symbol.", choices=BAD_LINE_NAMES
+        "refuse", "What to do with an invalid line or row, or one that repeats a symbol.", choices=BAD_LINE_NAMES
     )
 
     def __post_init__(self) -> None:
@@ -69,12 +73,7 @@ class Format:
         """Refuse options that would be ignored: they are most likely a mistake about the file."""
         for item in fields(options):
             if getattr(options, item.name) != item.default and item.name not in self.options:
+                known = ", ".join(f"{name}=" for name in self.options)
                 raise OptionError(
-                    f"the option {item.name!r} means nothing for the format {self.name!r}; "
-                    f"its options are {', '.join(self.options)}"
+                    f"the option {item.name}= means nothing for the format {self.name!r}; its options are {known}"
                 )
-
-
-def cannot(action: str, path: Path, error: OSError) -> FormatError:
-    """The refusal for a file that the system does not let us read or write."""
-    return FormatError(f"{path}: cannot be {action}: {error.strerror or error}")

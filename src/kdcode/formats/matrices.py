@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from kdcode.errors import FormatError
+from kdcode.formats import writing
 from kdcode.formats.blocks import first_bytes, line_blocks
 from kdcode.formats.file_rows import FileRows
-from kdcode.formats.format import ReadOptions
+from kdcode.formats.format import Progress, ReadOptions
 from kdcode.formats.text import Header, trailing_numbers
+from kdcode.rows import Rows
+from kdcode.symbols import RowNumbers
 from kdcode.table import VectorTable
 
 _FIRST_LINE_BYTES = 1 << 16
 _LISTED = 20
 
+_TOKEN_TABLES = (
+    "word_embeddings",  # BERT, RoBERTa, BLOOM
+    "word_embedding",  # XLNet
+    "tok_embeddings",  # ModernBERT, the first Llama
+    "token_embedding",  # CLIP
+    "embed_tokens",  # Llama, Mistral, Qwen, Gemma
+    "shared",  # T5, BART
+    "wte",  # GPT-2
+    "embed_in",  # GPT-NeoX
+    "item_embedding",  # recommenders
+    "embedding",
+    "embeddings",
+    "embed",
+    "emb",
+)
+"""How models call the table of their tokens, without `.weight`; where two are found, the one that stands first."""
+
+
+class ChosenMatrixWarning(UserWarning):
+    """A file holds several matrices, and the one that is called like a table of tokens was read.
+
+    Args:
+        path: the file.
+        name: the matrix that was read.
+        shape: its rows and its dimension.
+    """
+
+    def __init__(self, path: Path, name: str, shape: tuple[int, ...]) -> None:
+        super().__init__(path, name, shape)  # what pickle calls the class with again
+
+    def __str__(self) -> str:
+        path, name, (rows, dim) = self.args
+        return f"{path}: read the tensor {name!r}, {rows} x {dim}; another one is read with tensor="
+
 
 def choose(path: Path, shapes: Mapping[str, tuple[int, ...]], wanted: str | None) -> str:
-    """The name of the matrix to read: the one that was asked for, or the only one there is.
+    """The name of the matrix to read: the one that was asked for, the only one there is, or the obvious one.
 
     Args:
         path: the file, for messages.
@@ -31,21 +71,39 @@ def choose(path: Path, shapes: Mapping[str, tuple[int, ...]], wanted: str | None
         FormatError: no such array, or several to choose from; the message lists them.
     """
     matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
-    names = sorted(matrices, key=lambda name: -matrices[name][0] * matrices[name][1])  # tables are large: those first
-    listed = ", ".join(f"{name} {matrices[name][0]} x {matrices[name][1]}" for name in names[:_LISTED])
-    listed += f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     if wanted is not None:
         if wanted in matrices:
             return wanted
         found = f"it has shape {shapes[wanted]}" if wanted in shapes else "there is none of that name"
         raise FormatError(
-            f"{path}: expected {wanted!r} to be a matrix of floats, {found}; matrices: {listed or 'none'}"
+            f"{path}: expected {wanted!r} to be a matrix of floats, {found}; matrices: {_listed(matrices) or 'none'}"
         )
     if not matrices:
         raise FormatError(f"{path}: expected a matrix of floats, found none")
-    if len(matrices) > 1:
-        raise FormatError(f"{path}: holds {len(matrices)} matrices, name one with tensor=: {listed}")
-    return names[0]
+    if len(matrices) == 1:
+        return next(iter(matrices))
+    obvious = _obvious(matrices)
+    if obvious is None:
+        raise FormatError(f"{path}: holds {len(matrices)} matrices, name one with tensor=: {_listed(matrices)}")
+    # From here over a format's `read`, `formats._read` and `formats.read` to the user's line.
+    warnings.warn(ChosenMatrixWarning(path, obvious, matrices[obvious]), stacklevel=5)
+    return obvious
+
+
+def _obvious(names: Iterable[str]) -> str | None:
+    """The one name that a table of tokens would have, or None."""
+    for kind in _TOKEN_TABLES:
+        found = [name for name in names if name.removesuffix(".weight").rpartition(".")[2] == kind]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def _listed(matrices: Mapping[str, tuple[int, ...]]) -> str:
+    """Names and shapes, the largest first: tables are large."""
+    names = sorted(matrices, key=lambda name: -matrices[name][0] * matrices[name][1])
+    listed = ", ".join(f"{name} {matrices[name][0]} x {matrices[name][1]}" for name in names[:_LISTED])
+    return listed + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
 def named_table(path: Path, options: ReadOptions, matrix: npt.NDArray[Any], count: int) -> VectorTable:
@@ -76,6 +134,28 @@ def found_beside(path: Path, dim: int) -> Path | None:
         if file.is_file() and not (file == same_stem and _holds_vectors(file, dim)):
             return file
     return None
+
+
+def write(rows: Rows, path: Path, on_progress: Progress | None, head: bytes) -> None:
+    """Write a file that is `head` and then float32 rows; symbols, where rows have them, go to `<stem>.symbols.txt`.
+
+    Raises:
+        FormatError: the symbols file cannot hold a symbol, or a file of other symbols would be read as theirs.
+    """
+    unnamed = isinstance(getattr(rows, "symbols", None), RowNumbers)
+    if unnamed and (stale := found_beside(path, rows.embedding_dim)):
+        raise FormatError(
+            f"{path}: the rows to write have no symbols, but {stale} would be read as theirs; "
+            "remove it or write elsewhere"
+        )
+    with ExitStack() as stack:
+        names = None if unnamed else stack.enter_context(writing.fresh_file(written_beside(path)))
+        stream = stack.enter_context(writing.fresh_file(path))
+        stream.write(head)
+        for symbols, vectors in writing.checked_chunks(rows, path, symbol_fault, on_progress):
+            if names is not None:
+                names.write("".join(f"{symbol}\n" for symbol in symbols).encode("utf-8"))
+            stream.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
 
 
 def symbol_fault(symbol: str) -> str | None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
 from kdcode.errors import FormatError
-from kdcode.evaluation.reconstruction import Rows
-from kdcode.formats import matrices, writing
+from kdcode.formats import matrices
 from kdcode.formats.format import Progress, ReadOptions
-from kdcode.symbols import RowNumbers
+from kdcode.rows import Rows
 from kdcode.table import VectorTable
 
 
@@ -29,18 +27,7 @@ def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> Vect
 
 def write(rows: Rows, path: Path, on_progress: Progress | None) -> None:
     """Write a float32 .npy file, and the symbols of a table that has them to `<stem>.symbols.txt` beside it."""
-    unnamed = isinstance(getattr(rows, "symbols", None), RowNumbers)
-    if unnamed and (stale := matrices.found_beside(path, rows.embedding_dim)):
-        raise FormatError(
-            f"{path}: the rows to write have no symbols, but {stale} would be read as theirs; "
-            "remove it or write elsewhere"
-        )
-    header = {"descr": "<f4", "fortran_order": False, "shape": (len(rows), rows.embedding_dim)}
-    with ExitStack() as stack:
-        names = None if unnamed else stack.enter_context(writing.fresh_file(matrices.written_beside(path)))
-        stream = stack.enter_context(writing.fresh_file(path))
-        np.lib.format.write_array_header_1_0(cast("Any", stream), header)  # numpy's stubs want more than IO[bytes]
-        for symbols, vectors in writing.checked_chunks(rows, path, matrices.symbol_fault, on_progress):
-            if names is not None:
-                names.write("".join(f"{symbol}\n" for symbol in symbols).encode("utf-8"))
-            stream.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+    head = BytesIO()
+    shape = (len(rows), rows.embedding_dim)
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    matrices.write(rows, path, on_progress, head.getvalue())

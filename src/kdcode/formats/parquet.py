@@ -1,4 +1,4 @@
-"""Parquet: a column of symbols and a column of vectors, read and written batch by batch."""
+"""Parquet: a column of symbols and a column of vectors, or a column per number, read batch by batch."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import numpy as np
 
 from kdcode.arrays import CHUNK_ROWS, FloatArray
 from kdcode.errors import FormatError, MissingExtraError
-from kdcode.evaluation.reconstruction import Rows
 from kdcode.files import replacing
 from kdcode.formats import writing
 from kdcode.formats.file_rows import FileRows
 from kdcode.formats.format import Progress, ReadOptions
+from kdcode.rows import Rows
 from kdcode.table import VectorTable
 
 SYMBOL_COLUMN, VECTOR_COLUMN = "symbol", "vector"
 """What the columns of a file that we write are called."""
+
+_LISTED = 20
 
 Arrow: TypeAlias = Any
 """The modules and objects of pyarrow, which has no types."""
@@ -31,10 +33,14 @@ def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> Vect
     dim = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            symbol_column, vector_column = _columns(path, file.schema_arrow, options)
-            names = [name for name in (symbol_column, vector_column) if name is not None]
+            symbol_column, vector_columns = _columns(path, file.schema_arrow, options)
+            names = vector_columns if symbol_column is None else [symbol_column, *vector_columns]
             for first, batch in _batches(file, names, options.limit):
-                vectors = _vectors(rows, batch.column(vector_column), first, dim)
+                columns = [batch.column(name) for name in vector_columns]
+                if _is_vector(columns[0].type):
+                    vectors = _vectors(rows, columns[0], first, dim)
+                else:
+                    vectors = _side_by_side(rows, columns, vector_columns, first)
                 dim = vectors.shape[1]
                 rows.add_vectors(vectors)
                 if symbol_column is not None:
@@ -74,21 +80,32 @@ def _pyarrow(action: str) -> Arrow:
     return pyarrow
 
 
-def _columns(path: Path, schema: Arrow, options: ReadOptions) -> tuple[str | None, str]:
-    """The names of the two columns: as asked for, or the first that fit."""
+def _columns(path: Path, schema: Arrow, options: ReadOptions) -> tuple[str | None, list[str]]:
+    """The name of the column of symbols, and that of the vectors; or those of their numbers, a column for each."""
     types = _pyarrow("reading").types
     lists = [field.name for field in schema if _is_vector(field.type)]
     texts = [field.name for field in schema if types.is_string(field.type) or types.is_large_string(field.type)]
     integers = [field.name for field in schema if types.is_integer(field.type)]
-    found = ", ".join(f"{field.name} ({field.type})" for field in schema)
-    vector = options.vector_column or next(iter(lists), None)
-    if vector is None or vector not in lists:
-        asked = "a column of lists of floats" if vector is None else f"{vector!r} to be a column of lists of floats"
-        raise FormatError(f"{path}: expected {asked}; the columns are {found}")
+    floats = [field.name for field in schema if types.is_floating(field.type)]
+    found = ", ".join(f"{field.name} ({field.type})" for field in list(schema)[:_LISTED])
+    found += f" and {len(schema) - _LISTED} more" if len(schema) > _LISTED else ""
     symbol = options.symbol_column or next(iter(texts), None)
     if symbol is not None and symbol not in texts + integers:
         raise FormatError(f"{path}: expected {symbol!r} to be a column of text or integers; the columns are {found}")
-    return symbol, vector
+    vector = options.vector_column or next(iter(lists), None)
+    if vector is None and floats:
+        beside = [name for name in integers if name != symbol]
+        if beside:
+            raise FormatError(
+                f"{path}: the column {beside[0]!r} holds integers beside {len(floats)} columns of floats: is it the "
+                f"symbols, then name it with symbol_column=, or else drop it; the columns are {found}"
+            )
+        return symbol, floats
+    if vector is None or vector not in lists:
+        asked = "a column" if vector is None else f"{vector!r} to be a column"
+        also = ", or a column of floats per number" if vector is None else ""
+        raise FormatError(f"{path}: expected {asked} of lists of floats{also}; the columns are {found}")
+    return symbol, [vector]
 
 
 def _is_vector(kind: Arrow) -> bool:
@@ -126,6 +143,15 @@ def _vectors(rows: FileRows, column: Arrow, first: int, dim: int) -> FloatArray:
     with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused with the table
         values: FloatArray = flat.to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
     return values.reshape(-1, dim)
+
+
+def _side_by_side(rows: FileRows, columns: list[Arrow], names: list[str], first: int) -> FloatArray:
+    """The (n, d) values of a batch with a column per number, whose first row is `first`."""
+    for column, name in zip(columns, names, strict=True):
+        if column.null_count:
+            raise rows.refusal(first + _first_null(column), f"expected a number in the column {name!r}, found null")
+    with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused with the table
+        return np.column_stack([column.to_numpy(zero_copy_only=False).astype(np.float32) for column in columns])
 
 
 def _first_null(column: Arrow) -> int:

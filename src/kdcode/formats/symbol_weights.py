@@ -10,7 +10,7 @@ from kdcode.arrays import FloatArray
 from kdcode.errors import FormatError
 from kdcode.formats.blocks import line_blocks
 from kdcode.formats.file_rows import FileRows, shown
-from kdcode.formats.text import FLOAT32_END, is_number
+from kdcode.formats.numbers import FLOAT32_END, is_number
 from kdcode.table import VectorTable
 
 

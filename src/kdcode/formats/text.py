@@ -6,7 +6,6 @@ block does not come out exactly right is it read again line by line, to say whic
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,20 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
-from kdcode.arrays import FloatArray
 from kdcode.errors import FormatError
-from kdcode.evaluation.reconstruction import Rows
 from kdcode.formats import writing
 from kdcode.formats.blocks import line_blocks
 from kdcode.formats.file_rows import FileRows, shown
 from kdcode.formats.format import Progress, ReadOptions
+from kdcode.formats.numbers import is_number, number_fault, parsed
+from kdcode.rows import Rows
 from kdcode.table import VectorTable
 
 SAMPLE_LINES = 100
-FLOAT32_END = 2.0**128 - 2.0**103
-"""Numbers of this size and beyond round to an infinite float32."""
-
-_NUMBER_BYTES = b"0123456789+-.eE"
 _LINE_END = b" \t\r"  # fastText ends lines with a space, Windows with a carriage return
 
 Blocks = Iterable[tuple[int, list[bytes]]]
@@ -111,30 +106,19 @@ def write_with_header(rows: Rows, path: Path, on_progress: Progress | None) -> N
     _write(rows, path, on_progress, header=f"{len(rows)} {rows.embedding_dim}\n".encode())
 
 
-def is_number(field: bytes) -> bool:
-    """Whether `field` is written like a decimal number; `nan`, `1_000` and `0x10` are not."""
-    if not field or field.translate(None, _NUMBER_BYTES):
-        return False
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
-
-
-def trailing_numbers(line: bytes) -> int:
+def trailing_numbers(line: bytes, delimiter: bytes = b" ") -> int:
     """How many numbers end the line, its first field not counted."""
-    fields = line.rstrip(_LINE_END).split(b" ")
-    words = (place for place in range(len(fields) - 1, 0, -1) if not is_number(fields[place]))
+    fields = line.rstrip(_LINE_END).split(delimiter)
+    words = (place for place in range(len(fields) - 1, 0, -1) if not is_number(fields[place].strip(b" ")))
     return len(fields) - 1 - next(words, 0)
 
 
-def guess_dimension(lines: list[bytes]) -> int:
+def guess_dimension(lines: list[bytes], delimiter: bytes = b" ") -> int:
     """The most common count of numbers at the end of the lines; 0 if there are none.
 
     Counting from the right is exact even for symbols with spaces. Of equally common counts the smaller one wins.
     """
-    counts = [trailing_numbers(line) for line in lines]
+    counts = [trailing_numbers(line, delimiter) for line in lines]
     return max(sorted(set(counts)), key=counts.count)
 
 
@@ -187,25 +171,14 @@ class TextRows(FileRows):
         """Add all lines if every one of them is right; otherwise none, and False."""
         pairs = [self._split(line.rstrip(_LINE_END)) for line in lines]
         numbers = b" ".join([pair[1] for pair in pairs])
-        # Numpy takes tabs for spaces and runs of them for one. With no other characters than these, a field gives one
-        # number or, if it is empty, none; so the right total means one number per field.
-        if numbers.translate(None, _NUMBER_BYTES + b" "):
+        values = parsed(numbers, len(lines) * self._dim, " ")
+        if values is None:
             return False
         try:
             symbols = b"\n".join([pair[0] for pair in pairs]).decode("utf-8").split("\n")
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", DeprecationWarning)  # how older numpy reports unreadable text
-                values: FloatArray = np.fromstring(numbers, dtype=np.float32, sep=" ")
-        except (ValueError, DeprecationWarning):
+        except UnicodeDecodeError:
             return False
-        if values.size != len(lines) * self._dim or not np.isfinite(values).all():
-            return False
-        fresh = dict(zip(symbols, range(first, first + len(symbols)), strict=True))
-        if len(fresh) != len(lines) or "" in fresh or not self.numbers.keys().isdisjoint(fresh):
-            return False
-        self.numbers.update(fresh)
-        self.add_vectors(values)
-        return True
+        return self.add_all(range(first, first + len(lines)), symbols, values)
 
     def _split(self, line: bytes) -> tuple[bytes, bytes]:
         """Symbol and numbers of a line; what does not fit gives numbers that cannot be read."""
@@ -236,10 +209,8 @@ class TextRows(FileRows):
         if not symbol:
             return f"expected a symbol before the {self._dim} numbers, found none"
         for place, field in enumerate(fields, 1):
-            if not is_number(field):
-                return f"number {place} of {shown(symbol)} is {shown(field)}, expected a finite decimal number"
-            if abs(float(field)) >= FLOAT32_END:
-                return f"number {place} of {shown(symbol)} is {shown(field)}, too large for float32"
+            if fault := number_fault(field):
+                return f"number {place} of {shown(symbol)} is {shown(field)}, {fault}"
         return None
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from kdcode.errors import FormatError
-from kdcode.evaluation.reconstruction import Rows
 from kdcode.formats import text, writing
 from kdcode.formats.blocks import byte_blocks, is_gzip
 from kdcode.formats.file_rows import FileRows, shown
 from kdcode.formats.format import Progress, ReadOptions
 from kdcode.formats.text import Header
+from kdcode.rows import Rows
 from kdcode.table import VectorTable
 
 MAX_SYMBOL_BYTES = 1 << 16

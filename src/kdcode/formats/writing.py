@@ -12,9 +12,9 @@ import numpy as np
 
 from kdcode.arrays import FloatArray
 from kdcode.errors import FormatError
-from kdcode.evaluation.reconstruction import Rows
 from kdcode.files import replacing
 from kdcode.formats.format import Progress
+from kdcode.rows import Rows
 
 ByteStream: TypeAlias = IO[bytes] | gzip.GzipFile
 
