@@ -1,17 +1,24 @@
-"""Parallel chunks: every item once, errors passed on, and torch's number of threads left as it was."""
+"""Parallel chunks: every item once, errors passed on, and torch's number of threads left as it was, everywhere."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+import kdcode
 from kdcode.codec_torch import parallel
-from kdcode.codec_torch.parallel import parallel_chunks
+from kdcode.codec_torch.parallel import default_threads, parallel_chunks, using_threads
+from kdcode.data import glove_50d
+from kdcode.errors import OptionError
 
 CPU = torch.device("cpu")
 
@@ -144,3 +151,118 @@ def test_nothing_goes_on_after_an_error(four_threads):
     assert sorted(begun) == sorted(ended)
     assert len(ended) < 39
     assert torch.get_num_threads() == threads_of_a_new_thread() == 4
+
+
+def used_by_chunks():
+    """How many threads take chunks that last a moment, and how many threads their operators use."""
+    seen = []
+    parallel_chunks(
+        lambda _: seen.append((threading.get_ident(), torch.get_num_threads())) or time.sleep(0.02), range(12), CPU
+    )
+    return len({ident for ident, _ in seen}), {count for _, count in seen}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_chunks_run_on_the_threads_that_were_asked_for(four_threads, count):
+    with using_threads(count) as given:
+        assert given == default_threads() == count
+        assert torch.get_num_threads() == 1
+        assert threads_of_a_new_thread() == 4  # other Python threads run as before
+        assert used_by_chunks() == (count, {1})
+        with using_threads():
+            assert used_by_chunks()[0] == count
+        with using_threads(2):
+            assert used_by_chunks()[0] == 2
+        assert used_by_chunks()[0] == count
+    assert torch.get_num_threads() == threads_of_a_new_thread() == 4
+    assert used_by_chunks()[0] == 4
+
+
+def test_an_error_within_gives_the_threads_back(four_threads):
+    with pytest.raises(ValueError, match="no"), using_threads(2):
+        raise ValueError("no")
+    assert torch.get_num_threads() == threads_of_a_new_thread() == 4
+    assert used_by_chunks()[0] == 4
+
+
+@pytest.mark.parametrize("count", [0, -2])
+def test_less_than_one_thread_is_refused(count):
+    with pytest.raises(OptionError, match=f"threads must be an integer from 1, got {count}"), using_threads(count):
+        pass
+
+
+def test_blocks_of_two_python_threads_overlap(four_threads):
+    found, barrier = {}, threading.Barrier(2)
+
+    def run(name, count, seconds):
+        with using_threads(count):
+            barrier.wait()
+            time.sleep(seconds)
+            found[name] = used_by_chunks()[0]
+        found[name] = (found[name], torch.get_num_threads())
+
+    both = [threading.Thread(target=run, args=arguments) for arguments in (("one", 2, 0), ("other", 3, 0.1))]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert found == {"one": (2, 4), "other": (3, 4)}
+    assert torch.get_num_threads() == threads_of_a_new_thread() == 4
+
+
+def test_by_default_there_are_no_more_threads_than_cpus(four_threads, monkeypatch):
+    monkeypatch.setattr(parallel, "available_cpus", lambda: 3)
+    assert default_threads() == 3
+    monkeypatch.setattr(parallel, "available_cpus", lambda: 64)
+    assert default_threads() == 4  # what torch was told to use
+
+
+def test_chunks_within_chunks_run_on_the_thread_that_has_them(four_threads):
+    seen = []
+
+    def outer(_):
+        parallel_chunks(lambda _: seen.append(threading.get_ident()), range(3), CPU)
+        time.sleep(0.01)
+
+    with using_threads(2):
+        parallel_chunks(outer, range(4), CPU)
+    assert len(seen) == 12
+    assert len(set(seen)) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads as Linux shows them")
+def test_learning_starts_no_threads_but_ours():
+    """Threads of OpenMP, which torch starts for its operators, would spin wherever they wait for each other."""
+    script = """
+import os, time, kdcode, torch
+from kdcode.data import glove_50d
+torch.set_num_threads(4)
+table = glove_50d().head(3000)
+before = len(os.listdir("/proc/self/task"))
+kdcode.compress(table, codebook_size=32, code_length=9, effort="fast", threads=2)
+time.sleep(0.5)  # threads that have ended take a moment to go
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+    free = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    ran = subprocess.run([sys.executable, "-c", script], env=free, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "2"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"effort": "fast"},
+        {"effort": "normal", "codebook_size": 8},
+        {"composition": "grouped", "rotation": True, "effort": "fast"},
+        {"composition": "product", "effort": "fast"},
+        {"learner": "straight-through", "epochs": 2},
+    ],
+    ids=str,
+)
+def test_codes_do_not_depend_on_the_number_of_threads(changes):
+    table = glove_50d().head(6000)
+    options = {"codebook_size": 64, "code_length": 9, **changes}
+    alone, several = (kdcode.compress(table, **options, threads=count) for count in (1, 3))
+    np.testing.assert_array_equal(alone.packed, several.packed)
+    for name, tensor in alone.codec.tensors().items():
+        np.testing.assert_array_equal(tensor, several.codec.tensors()[name])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -62,7 +65,7 @@ def table(rows=120):
 @each_of(RUNS)
 def test_the_total_is_reached_and_steps_only_rise(changes):
     reports = []
-    kdcode.compress(table(), options_of(changes), on_step=reports.append)
+    kdcode.compress(table(), options=options_of(changes), progress=reports.append)
     steps = [report.step for report in reports]
     assert steps == list(range(1, reports[0].total_steps + 1))
     assert {report.total_steps for report in reports} == {steps[-1]}
@@ -72,7 +75,7 @@ def test_the_total_is_reached_and_steps_only_rise(changes):
 @pytest.mark.parametrize("matrix", [np.eye(3, 50)[np.arange(120) % 3], np.ones((60, 50))], ids=["three", "one"])
 def test_the_total_is_reached_where_the_additive_learner_is_done_early(name, matrix):
     reports = []
-    kdcode.compress(VectorTable(None, matrix), options_of(RUNS[name]), on_step=reports.append)
+    kdcode.compress(VectorTable(None, matrix), options=options_of(RUNS[name]), progress=reports.append)
     steps = [report.step for report in reports]
     assert steps == sorted(set(steps))
     assert steps[-1] == reports[-1].total_steps
@@ -92,7 +95,7 @@ def test_reports_tell_the_whole_run(learner):
         refine_rounds=2,
         temperature_decay=0.5,
     )
-    kdcode.compress(table(400), options, on_step=reports.append)
+    kdcode.compress(table(400), options=options, progress=reports.append)
     assert [report.step for report in reports] == list(range(1, 12 * 4 + 2 + 1))
     assert {report.total_steps for report in reports} == {50}
     assert reports[-1].loss < reports[0].loss
@@ -108,7 +111,7 @@ class KilledError(Exception):
 @each_of(RESUMABLE)
 def test_a_killed_run_resumes_and_ends_the_same(changes, tmp_path):
     options, reports = options_of(changes), []
-    whole = kdcode.compress(table(), options, on_step=reports.append)
+    whole = kdcode.compress(table(), options=options, progress=reports.append)
     total = reports[-1].total_steps
     for step in sorted({1, total // 2, total - 1}):
 
@@ -118,9 +121,9 @@ def test_a_killed_run_resumes_and_ends_the_same(changes, tmp_path):
 
         path = tmp_path / f"{step}.checkpoint"
         with pytest.raises(KilledError):
-            kdcode.compress(table(), options, on_step=die, checkpoint=Checkpoint(path))
+            kdcode.compress(table(), options=options, progress=die, checkpoint=Checkpoint(path))
         checkpoint, resumed_reports = Checkpoint(path), []
-        resumed = kdcode.compress(table(), options, checkpoint=checkpoint, on_step=resumed_reports.append)
+        resumed = kdcode.compress(table(), options=options, checkpoint=checkpoint, progress=resumed_reports.append)
         assert checkpoint.resumed_step == step
         assert [report.step for report in resumed_reports] == list(range(step + 1, total + 1))
         assert resumed_reports[-1].loss == pytest.approx(reports[-1].loss, rel=1e-6)
@@ -133,7 +136,7 @@ def test_a_killed_run_resumes_and_ends_the_same(changes, tmp_path):
 
 def test_a_run_is_killed_twice_and_ends_the_same(tmp_path):
     options = options_of(RUNS["gradient additive"])
-    whole, path = kdcode.compress(table(), options), tmp_path / "c"
+    whole, path = kdcode.compress(table(), options=options), tmp_path / "c"
     for step in (20, 66):
 
         def die(report, step=step):
@@ -141,22 +144,22 @@ def test_a_run_is_killed_twice_and_ends_the_same(tmp_path):
                 raise KilledError
 
         with pytest.raises(KilledError):
-            kdcode.compress(table(), options, on_step=die, checkpoint=Checkpoint(path))
-    assert np.array_equal(kdcode.compress(table(), options, checkpoint=Checkpoint(path)).codes, whole.codes)
+            kdcode.compress(table(), options=options, progress=die, checkpoint=Checkpoint(path))
+    assert np.array_equal(kdcode.compress(table(), options=options, checkpoint=Checkpoint(path)).codes, whole.codes)
 
 
 def test_weights_of_rows_are_resumed_with(tmp_path):
     weighted = VectorTable(None, table().matrix, np.linspace(0.1, 2, 120))
     options = options_of(RUNS["additive"])
-    whole = kdcode.compress(weighted, options)
+    whole = kdcode.compress(weighted, options=options)
 
     def die(report):
         if report.step == 3:
             raise KilledError
 
     with pytest.raises(KilledError):
-        kdcode.compress(weighted, options, on_step=die, checkpoint=Checkpoint(tmp_path / "c"))
-    resumed = kdcode.compress(weighted, options, checkpoint=Checkpoint(tmp_path / "c"))
+        kdcode.compress(weighted, options=options, progress=die, checkpoint=Checkpoint(tmp_path / "c"))
+    resumed = kdcode.compress(weighted, options=options, checkpoint=Checkpoint(tmp_path / "c"))
     assert np.array_equal(resumed.codes, whole.codes)
 
 
@@ -185,3 +188,64 @@ def test_the_identity_of_a_run_is_its_settings_its_vectors_and_its_weights():
     ]
     assert len(set(identities)) == 6
     assert identities[0] == run_identity(VectorTable([f"s{row}" for row in range(20)], matrix.copy()), {"a": 1})
+
+
+@each_of(RUNS)
+def test_the_share_of_work_rises_to_one(changes):
+    reports = []
+    kdcode.compress(table(), options=options_of(changes), progress=reports.append)
+    shares = [report.work_done for report in reports]
+    assert shares == sorted(set(shares))
+    assert shares[0] > 0
+    assert shares[-1] == 1
+
+
+def test_steps_that_take_longer_are_a_larger_share_of_the_work():
+    reports = []
+    run = Run(4, on_step=reports.append, work=[1, 2, 4, 1])
+    run.begin(0)
+    for step in range(1, 5):
+        run.after_step(StepReport(step, 4, 0.5, 0.0, 0.0, 0))
+    assert [report.work_done for report in reports] == [0.125, 0.375, 0.875, 1.0]
+
+
+def test_seconds_count_those_before_a_run_was_stopped(tmp_path, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("kdcode.learning.run.time.monotonic", lambda: now[0])
+
+    def leg(seconds, last):
+        """One leg of a run: steps of so many seconds up to the last one, which is interrupted."""
+        run = Run(10, "me", on_step=stop, checkpoint=Checkpoint(tmp_path / "c"))
+        done = (run.begin(0) or {"done": 0})["done"]
+        for step in range(done + 1, last + 1):
+            now[0] += seconds
+            stopped[0] = step == last
+            with pytest.raises(KilledError) if stopped[0] else nullcontext():
+                run.after_step(StepReport(step, 10, 0.5, 0.0, 0.0, 0), lambda done=step: {"done": done})
+        now[0] += 500  # nobody works
+        return done
+
+    def stop(_):
+        if stopped[0]:
+            raise KilledError
+
+    stopped = [False]
+    assert leg(5.0, 3) == 0
+    assert leg(2.0, 7) == 3
+    run = Run(10, "me", checkpoint=Checkpoint(tmp_path / "c"))
+    now[0] += 1.5
+    assert run.seconds == 3 * 5.0 + 4 * 2.0 + 1.5
+    assert Run(10).seconds == 0
+
+
+def test_provenance_counts_all_legs(tmp_path):
+    def slow(report):
+        time.sleep(0.4)
+        if report.step == 5:
+            raise KilledError
+
+    options = options_of(RUNS["additive"])
+    with pytest.raises(KilledError):
+        kdcode.compress(table(), options=options, progress=slow, checkpoint=tmp_path / "c")
+    coded = kdcode.compress(table(), options=options, checkpoint=tmp_path / "c")
+    assert coded.provenance["seconds"] >= 2.0

@@ -11,7 +11,7 @@ import torch
 from kdcode.errors import CheckpointError
 from kdcode.files import replacing
 
-_VERSION = 2
+_VERSION = 3
 
 
 class Checkpoint:
@@ -61,17 +61,46 @@ class Checkpoint:
             self.resumed_step = int(state["step"])
         return state
 
-    def save_plan(self, identity: str, options: dict[str, Any]) -> None:
-        """Keep what was planned for a goal, so that a resumed run need not plan again."""
-        self._plan = {"identity": identity, "options": options}
-        self._write({"identity": None, "state": None, "plan": self._plan})
+    def save_probes(self, identity: str, probes: dict[str, list[float]]) -> None:
+        """Keep what a plan has measured so far, so that a resumed plan measures only the rest.
 
-    def load_plan(self, identity: str) -> dict[str, Any] | None:
-        """The options that were planned for the goal with this identity; None where there are none.
+        Args:
+            identity: of the goal that is planned for, as in `save_plan`.
+            probes: all numbers so far, by whatever name the planner gives each probe.
+        """
+        self._write_plan(identity, None, probes)
+
+    def load_probes(self, identity: str) -> dict[str, list[float]]:
+        """The probes of an unfinished plan for the goal with this identity; empty where there are none.
 
         Raises:
             CheckpointError: the file is of another run, or is no checkpoint.
         """
+        plan = self._read_plan(identity)
+        return {} if plan is None else dict(plan["probes"])
+
+    def save_plan(self, identity: str, options: dict[str, Any]) -> None:
+        """Keep what was planned for a goal, so that a resumed run need not plan again."""
+        self._write_plan(identity, options, {})
+
+    def load_plan(self, identity: str) -> dict[str, Any] | None:
+        """The options that were planned for the goal with this identity; None where the plan is not finished.
+
+        Raises:
+            CheckpointError: the file is of another run, or is no checkpoint.
+        """
+        plan = self._read_plan(identity)
+        return None if plan is None else plan["options"]
+
+    def remove(self) -> None:
+        """Delete the file: the result is saved."""
+        self.path.unlink(missing_ok=True)
+
+    def _write_plan(self, identity: str, options: dict[str, Any] | None, probes: dict[str, list[float]]) -> None:
+        self._plan = {"identity": identity, "options": options, "probes": probes}
+        self._write({"identity": None, "state": None, "plan": self._plan})
+
+    def _read_plan(self, identity: str) -> dict[str, Any] | None:
         saved = self._read()
         if saved is None:
             return None
@@ -81,12 +110,7 @@ class Checkpoint:
                 "repeat that run, or remove the file to start afresh"
             )
         self._plan = saved["plan"]
-        options: dict[str, Any] = saved["plan"]["options"]
-        return options
-
-    def remove(self) -> None:
-        """Delete the file: the result is saved."""
-        self.path.unlink(missing_ok=True)
+        return self._plan
 
     def _write(self, content: dict[str, Any]) -> None:
         with replacing(self.path) as temporary:

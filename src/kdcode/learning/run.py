@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass, replace
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +29,7 @@ class Run:
         identity: fingerprint of table and options; a checkpoint of another run is refused.
         on_step: the caller's callback.
         checkpoint: where the run saves itself, or None.
+        work: how long each step takes, in any unit; all alike where left out. Reports tell the share that is done.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Run:
         identity: str = "",
         on_step: OnStep | None = None,
         checkpoint: Checkpoint | None = None,
+        work: Sequence[float] | None = None,
     ) -> None:
         self.total_steps = total_steps
         self._identity = identity
@@ -45,6 +49,14 @@ class Run:
             checkpoint.save(identity, None)  # claims the file
         self._stage = -1
         self._step = self._steps_before = 0
+        self._work_done = list(accumulate(work or [1.0] * total_steps, initial=0.0))
+        self._seconds_before = 0.0 if self._saved is None else float(self._saved["seconds"])
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run began, those before it was stopped and resumed among them."""
+        return self._seconds_before + time.monotonic() - self._started
 
     @property
     def resumed_stage(self) -> int | None:
@@ -73,7 +85,8 @@ class Run:
         if self._on_step is None:
             return
         try:
-            self._on_step(replace(report, step=step, total_steps=self.total_steps))
+            share = self._work_done[step] / self._work_done[-1]
+            self._on_step(replace(report, step=step, total_steps=self.total_steps, work_done=share))
         except BaseException:
             if state is not None and self._checkpoint is not None:
                 self._save(step, state)
@@ -82,7 +95,7 @@ class Run:
     def _save(self, step: int, state: Callable[[], State]) -> None:
         if self._checkpoint is not None:
             place = {"step": step, "stage": self._stage, "steps_before": self._steps_before}
-            self._checkpoint.save(self._identity, {**place, "state": state()})
+            self._checkpoint.save(self._identity, {**place, "seconds": self.seconds, "state": state()})
 
 
 class Resumable:

@@ -7,6 +7,7 @@ never formed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from kdcode.codec_torch.lookup import flat_codes
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.learning.linalg.label_sums import label_sums
+from kdcode.learning.linalg.products import multiply
 
 _MOST_EQUATIONS = 8192
 """Up to this many codewords the matrix of the normal equations is formed (256 MiB)."""
@@ -59,7 +61,7 @@ def solve_codewords(
         diagonal = counts.diagonal()
 
         def apply(change: Tensor) -> Tensor:
-            return counts @ change
+            return multiply(counts, change)
     else:
         diagonal = torch.cat([torch.bincount(column, weights, minlength=size) for column in codes.t()]).float()
 
@@ -115,9 +117,13 @@ def _sums_by_codeword(
         part = slice(start, start + _SUM_ROWS)
         summed, chosen = rows(part), codes[part]
         weight = None if weights is None else weights[part]
-        for position in range(len(sums)):
-            sums[position] += label_sums(summed, chosen[:, position], shape[1], weight)
+        parallel_chunks(partial(_add_sums, sums, summed, chosen, weight), range(len(sums)), codes.device)
     return sums.flatten(0, 1)
+
+
+def _add_sums(sums: Tensor, rows: Tensor, codes: Tensor, weights: Tensor | None, position: int) -> None:
+    """Add (n, e) rows to the (D, K, e) sums of the codewords that (n, D) codes have at one position."""
+    sums[position] += label_sums(rows, codes[:, position], sums.shape[1], weights)
 
 
 def _conjugate_gradients(apply: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor, steps: int) -> Tensor:

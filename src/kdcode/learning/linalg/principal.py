@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from kdcode.learning.linalg.products import scatter
+
 _NO_VARIANCE = 1e-12
 """Share of the largest variance below which a direction of few rows is nothing but rounding."""
 
@@ -28,13 +30,12 @@ def principal_directions(vectors: Tensor, weights: Tensor | None = None, mean: T
     """
     if len(vectors) < vectors.shape[1]:
         return _of_few_rows(vectors, weights, mean)
-    weighted = vectors if weights is None else vectors * weights[:, None]
-    scatter = weighted.t() @ vectors
+    products = scatter(vectors, weights)
     if mean is not None:  # without a centred copy of the rows
-        total = weighted.sum(dim=0)
+        total = vectors.sum(dim=0) if weights is None else weights @ vectors
         count = len(vectors) if weights is None else weights.sum()
-        scatter += count * torch.outer(mean, mean) - torch.outer(total, mean) - torch.outer(mean, total)
-    found = torch.linalg.eigh(((scatter + scatter.t()) / 2).double())
+        products += count * torch.outer(mean, mean) - torch.outer(total, mean) - torch.outer(mean, total)
+    found = torch.linalg.eigh(((products + products.t()) / 2).double())
     return Principal(found.eigenvalues.flip(0).clamp_min(0).to(vectors), found.eigenvectors.flip(1).to(vectors))
 
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from kdcode.codec_torch.lookup import code_dtype
+from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.learning.linalg.kmeans import ROWS_PER_CENTROID, best_kmeans, nearest_labels, sample_rows
 
-_CODED_ROWS = 1 << 12
+_CODED_ROWS = 1 << 11
 
 
 def residual_kmeans(
@@ -45,11 +46,14 @@ def residual_kmeans(
 def _residual_codes(vectors: Tensor, books: Sequence[Tensor]) -> Tensor:
     """(N, D): the nearest centroid of each row in the first book, of its residual in the second, and so on."""
     codes = torch.empty(len(vectors), len(books), dtype=code_dtype(len(books[0])), device=vectors.device)
-    for start in range(0, len(vectors), _CODED_ROWS):
+
+    def choose(start: int) -> None:
         part = slice(start, start + _CODED_ROWS)
         residual = vectors[part].clone()
         for position, centroids in enumerate(books):
             labels = nearest_labels(residual, centroids)
             residual -= centroids[labels]
             codes[part, position] = labels.to(codes.dtype)
+
+    parallel_chunks(choose, range(0, len(vectors), _CODED_ROWS), vectors.device)
     return codes
