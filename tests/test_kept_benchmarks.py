@@ -68,8 +68,30 @@ def test_plans_predict_the_error_within_a_tenth():
         assert row["setting"]["predicted_error"] == pytest.approx(row["relative_error"], rel=0.1), row
 
 
+def test_planning_is_a_small_part_of_a_run_and_predicts_its_error():
+    rows = rows_of("plans")
+    assert {row["effort"] for row in rows} == {"fast", "normal"}
+    for row in rows:
+        assert row["predicted_error"] == pytest.approx(row["relative_error"], rel=0.06), row
+        assert row["ratio"] >= float(row["size"].removesuffix("x"))
+    at_20x = [row for row in rows if (row["size"], row["effort"]) == ("20x", "fast")]
+    assert {"glove-20k", "glove-100k", "wide"} <= {row["table"] for row in at_20x}
+    for row in at_20x:
+        whole = row["plan_seconds"] + row["learn_seconds"]
+        assert row["plan_seconds"] <= min(20, 0.3 * whole), row
+        assert whole <= 120, row
+
+
 def test_a_million_rows_take_minutes_and_less_than_three_tables():
     [row] = [row for row in rows_of("scaling") if row["rows"] == 1_000_000]
     assert (row["codebook_size"], row["code_length"], row["dim"], row["effort"]) == (256, 8, 100, "fast")
     assert row["seconds"] < 600
     assert row["peak_mb"] < 3 * row["table_mb"]
+
+
+def test_two_runs_at_once_take_little_more_than_twice_as_long_as_one():
+    rows = {row["case"]: row for row in rows_of("threads")}
+    assert rows["two at once"]["times_alone"] <= 2.5
+    assert rows["beside two busy loops"]["times_alone"] <= 2.5
+    for row in rows.values():  # threads that wait by spinning would take several times as much
+        assert row["cpu_seconds"] <= 1.3 * rows["alone"]["cpu_seconds"]

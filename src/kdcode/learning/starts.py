@@ -9,8 +9,9 @@ from torch.nn import functional as F
 from kdcode.codec import CodecSpec
 from kdcode.codec_torch import BlockSumModule, LstmModule, make_module
 from kdcode.codec_torch.lookup import code_dtype
+from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.randomness import generator_for
-from kdcode.learning.additive.basis import principal_basis
+from kdcode.learning.additive.basis import coordinates, principal_basis
 from kdcode.learning.linalg.principal import complete_basis, principal_directions
 from kdcode.learning.linalg.residual_kmeans import residual_kmeans
 from kdcode.learning.solution import Start
@@ -47,13 +48,18 @@ def warm_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
         codes, words = residual_kmeans(vectors, spec.code_length, size, generator, training.weights)
         return lstm_start(codes, words, spec, seed)._replace(origin="warm")
     principal_basis(vectors, module)
-    vectors = module.coordinates(vectors)
+    vectors = coordinates(vectors, module)
     codes = torch.empty(len(vectors), spec.code_length, dtype=code_dtype(size), device=vectors.device)
-    for block in spec.blocks:
+
+    def begin(number: int) -> None:
+        block = spec.blocks[number]
         part = vectors[:, block.columns] if spec.groups == 1 else vectors[:, block.columns].contiguous()
-        found, words = residual_kmeans(part, block.length, size, generator, training.weights)
+        drawn = generator_for(seed, "k-means", number)
+        found, words = residual_kmeans(part, block.length, size, drawn, training.weights)
         codes[:, block.positions] = found
-        module.codebook[block.positions, :, : block.width] = words
+        module.codebook.detach()[block.positions, :, : block.width] = words
+
+    parallel_chunks(begin, range(spec.groups), vectors.device)
     return Start(codes, module, "warm")
 
 

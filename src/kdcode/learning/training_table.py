@@ -14,6 +14,7 @@ from kdcode.codec import CodecSpec
 from kdcode.codec.row_scales import directions
 from kdcode.codec.spec import BLOCK_SUM
 from kdcode.codec_torch import BlockSumModule, CodecModule
+from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 
@@ -45,13 +46,8 @@ class TrainingTable:
     @classmethod
     def of(cls, table: VectorTable, options: CompressOptions, device: torch.device | str = "cpu") -> TrainingTable:
         """Standardise a table in memory on `device`, as learning with these options wants it."""
-        vectors = torch.empty(len(table), table.embedding_dim, device=device)
         length = _row_length(table, options)
-        start = 0
-        for _, chunk in table.chunks(CHUNK_ROWS):
-            rows = chunk if length is None else directions(chunk) * np.float32(length)
-            vectors[start : start + len(rows)] = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
-            start += len(rows)
+        vectors = rows_of(table, length, device)
         weights = None
         if table.weights is not None:
             weights = torch.from_numpy(table.weights / table.weights.mean(dtype=np.float64)).float().to(device)
@@ -83,9 +79,13 @@ class TrainingTable:
     def row_errors(self, codes: Tensor, module: CodecModule) -> Tensor:
         """(N,) squared distances between the vectors and what (N, D) codes compose to."""
         errors = self.vectors.new_empty(len(self))
-        for start in range(0, len(self), CHUNK_ROWS):
+
+        def measure(start: int) -> None:
             part = slice(start, start + CHUNK_ROWS)
-            errors[part] = squared_distances(module.compose(codes[part]), self.vectors[part])
+            with torch.no_grad():  # each thread has a setting of its own
+                errors[part] = squared_distances(module.compose(codes[part]), self.vectors[part])
+
+        parallel_chunks(measure, range(0, len(self), CHUNK_ROWS), self.vectors.device)
         return errors
 
     def error(self, codes: Tensor, module: CodecModule) -> float:
@@ -110,6 +110,17 @@ class TrainingTable:
     @property
     def _scaled_shift(self) -> Tensor:
         return (self.shift.double() / (self.scale or 1.0)).float()
+
+
+def rows_of(table: VectorTable, row_length: float | None, device: torch.device | str) -> Tensor:
+    """(N, d) rows of a table on a device, normalised to a length where one is given."""
+    vectors = torch.empty(len(table), table.embedding_dim, device=device)
+    start = 0
+    for _, chunk in table.chunks(CHUNK_ROWS):
+        rows = chunk if row_length is None else directions(chunk) * np.float32(row_length)
+        vectors[start : start + len(rows)] = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+        start += len(rows)
+    return vectors
 
 
 def squared_distances(composed: Tensor, vectors: Tensor) -> Tensor:

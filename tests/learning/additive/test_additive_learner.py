@@ -35,14 +35,14 @@ def learner_of(table, options=FAST, make_start=warm_start):
 
 
 def error_of(table, options=FAST, **changes):
-    return kdcode.compress(table, options, **changes).provenance["relative_error"]
+    return kdcode.compress(table, options=options, **changes).provenance["relative_error"]
 
 
 def test_annealing_leaves_the_warm_start_far_behind():
     learner = learner_of(glove_50d().head(1000), FAST.changed(effort="normal"))
     reports = []
     start = learner.best.error
-    best = learner.run(Run(0, on_step=reports.append))
+    best = learner.run(Run(len(learner.rounds), on_step=reports.append))
     searched = reports[0].loss
     assert searched < start
     assert best.error < 0.95 * searched
@@ -65,7 +65,7 @@ def test_more_effort_gives_less_error():
 def test_fast_effort_anneals_long_codes():
     learner = learner_of(glove_50d().head(600), FAST.changed(code_length=24))
     reports = []
-    learner.run(Run(0, on_step=reports.append))
+    learner.run(Run(len(learner.rounds), on_step=reports.append))
     assert reports[-1].loss < 0.97 * reports[0].loss
 
 
@@ -86,7 +86,7 @@ def test_any_codebook_size_and_code_length_will_do(size, length):
 def test_short_codewords_come_with_the_best_basis():
     table = glove_50d().head(800)
     options = FAST.changed(codeword_dim=20, codebook_size=16, code_length=12)
-    coded = kdcode.compress(table, options)
+    coded = kdcode.compress(table, options=options)
     assert coded.codec.basis.shape == (20, 50)
     matrix = table.matrix.astype(np.float64)
     values = np.linalg.svd(matrix, compute_uv=False) ** 2
@@ -120,7 +120,7 @@ def test_rows_that_count_more_are_nearer(changes):
     matrix = glove_50d().head(600).matrix
     weights = np.where(np.arange(600) < 100, 20.0, 1.0)
     even, weighted = (
-        kdcode.compress(kdcode.VectorTable(None, matrix, used), FAST, **changes) for used in (None, weights)
+        kdcode.compress(kdcode.VectorTable(None, matrix, used), options=FAST, **changes) for used in (None, weights)
     )
     lost = [np.square(coded.decode(np.arange(100)) - matrix[:100]).sum() for coded in (even, weighted)]
     assert lost[1] < 0.85 * lost[0]
@@ -134,7 +134,9 @@ def test_rows_that_count_more_are_nearer(changes):
 def test_the_scale_of_weights_is_no_matter_and_zero_leaves_a_row_out():
     matrix = glove_50d().head(300).matrix
     weights = np.where(np.arange(300) < 200, 1.0, 0.0)
-    one, many = (kdcode.compress(kdcode.VectorTable(None, matrix, scale * weights), FAST) for scale in (1, 1000))
+    one, many = (
+        kdcode.compress(kdcode.VectorTable(None, matrix, scale * weights), options=FAST) for scale in (1, 1000)
+    )
     np.testing.assert_array_equal(one.codes, many.codes)
     alone = error_of(kdcode.VectorTable(None, matrix[:200]))
     assert one.provenance["weighted_error"] < 1.1 * alone
@@ -144,7 +146,7 @@ def test_it_stops_where_nothing_is_left_to_gain():
     words = np.random.default_rng(0).normal(size=(5, 8))
     table = kdcode.VectorTable(None, words[np.arange(200) % 5])
     reports = []
-    coded = kdcode.compress(table, codebook_size=8, code_length=1, codebook_dtype="float32", on_step=reports.append)
+    coded = kdcode.compress(table, codebook_size=8, code_length=1, codebook_dtype="float32", progress=reports.append)
     assert coded.provenance["relative_error"] < 1e-9
     assert len(reports) < 5
     assert reports[-1].step == reports[-1].total_steps > 50

@@ -36,6 +36,15 @@ def test_fast_anneals_only_where_beam_search_is_not_enough(spec, rounds):
     assert len(SCHEDULES["fast"].plan(spec)) == rounds
 
 
+@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("rotation", [False, True])
+def test_product_codes_are_annealed_only_for_their_rotation(effort, rotation):
+    rounds = SCHEDULES[effort].plan(spec_of(8, "product", rotation=rotation))
+    annealed = [one for one in rounds if any(one.temperatures)]
+    assert bool(annealed) == (rotation and effort != "fast")
+    assert sum(one.descent for one in rounds) >= 6
+
+
 def test_temperatures_fall_from_the_initial_one_and_end_in_descent():
     rounds = Schedule(warm=4, rounds=10, sweeps=3).plan(spec_of())
     assert rounds[0].beam > 0

@@ -75,7 +75,7 @@ def test_procrustes_undoes_a_rotation(weighted):
 def test_a_rotation_is_orthonormal_and_worth_its_bytes(composition):
     table = kdcode.data.glove_50d().head(1500)
     options = CompressOptions(16, 10, composition, codebook_dtype="float32").changed(effort="fast")
-    plain, rotated = (kdcode.compress(table, options, rotation=rotation) for rotation in (False, True))
+    plain, rotated = (kdcode.compress(table, options=options, rotation=rotation) for rotation in (False, True))
     basis = rotated.codec.basis
     np.testing.assert_allclose(basis @ basis.T, np.eye(50), atol=1e-4)
     assert rotated.provenance["relative_error"] < 0.95 * plain.provenance["relative_error"]

@@ -25,7 +25,7 @@ def split():
     """A learned encoder, the rows it was learned from and rows it never saw."""
     vectors = glove_50d().head(3000).matrix.astype(np.float32)
     unseen = np.arange(len(vectors)) % 10 == 9
-    learned = learn_encoder(kdcode.VectorTable(None, vectors[~unseen]), QUICK)
+    learned = learn_encoder(kdcode.VectorTable(None, vectors[~unseen]), options=QUICK)
     return learned, vectors[~unseen], vectors[unseen]
 
 
@@ -55,7 +55,7 @@ def test_logits_are_finite_where_softplus_is_zero():
 
 @pytest.mark.parametrize("wrong", [np.ones((2, 6)), np.ones(4), np.ones((1, 1, 5)), [[np.nan] * 5], [[1e300] * 5]])
 def test_vectors_that_cannot_be_encoded_are_refused(wrong):
-    with pytest.raises(OptionError, match="finite vectors of size 5"):
+    with pytest.raises(OptionError, match=r"vectors of shape \(5,\)|finite"):
         Encoder(5, 3, 4).codes(wrong)
 
 
@@ -79,7 +79,7 @@ def test_without_refinement_the_codes_are_the_networks_own(split):
 @pytest.mark.parametrize("wrong", [np.ones(4), np.ones((1, 1, 50)), [[np.nan] * 50], [[1e300] * 50], "vectors"])
 def test_a_learned_encoder_refuses_what_the_table_refuses(split, wrong):
     for encode in (split[0].encode, split[0].coded.encode):
-        with pytest.raises(OptionError, match="finite vectors of size 50"):
+        with pytest.raises(OptionError, match=r"vectors of shape \(50,\)|vectors of 50|finite"):
             encode(wrong)
 
 
@@ -103,7 +103,7 @@ def test_unseen_vectors_are_coded_nearly_as_well_as_seen_ones(split):
 @pytest.mark.parametrize("changes", [{"scale_bits": 4}, {"loss": "cosine"}])
 def test_the_network_of_normalised_rows_takes_rows_of_any_length(changes):
     matrix = glove_50d().head(400).matrix * np.exp(np.random.default_rng(0).normal(size=(400, 1)))
-    learned = learn_encoder(kdcode.VectorTable(None, matrix), QUICK, epochs=20, **changes)
+    learned = learn_encoder(kdcode.VectorTable(None, matrix), options=QUICK, epochs=20, **changes)
     coded = learned.coded
     codes = learned.encode(matrix)
     assert codes.shape == coded.codes.shape == (400, 6 + ("scale_bits" in changes))
@@ -122,7 +122,7 @@ def test_the_network_of_normalised_rows_takes_rows_of_any_length(changes):
 
 
 def test_codewords_may_be_shorter_than_vectors():
-    learned = learn_encoder(glove_50d().head(400), QUICK, codebook_size=16, codeword_dim=10, epochs=60)
+    learned = learn_encoder(glove_50d().head(400), options=QUICK, codebook_size=16, codeword_dim=10, epochs=60)
     assert learned.coded.spec.codeword_dim == 10
     assert learned.coded.provenance["relative_error"] < 0.8
 
@@ -134,7 +134,9 @@ def test_other_compositions_are_refused_before_work(composition):
 
 
 def test_only_the_encoder_learner_gives_an_encoder():
-    assert learn_encoder(glove_50d().head(50), QUICK, epochs=1).coded.provenance["options"]["learner"] == "encoder"
+    assert (
+        learn_encoder(glove_50d().head(50), options=QUICK, epochs=1).coded.provenance["options"]["learner"] == "encoder"
+    )
     for arguments in ({"learner": "random"}, {"options": CompressOptions(learner="random")}):
         with pytest.raises(OptionError, match="learner must be encoder to learn one, got 'random'"):
             learn_encoder(glove_50d().head(50), **arguments)
@@ -143,7 +145,7 @@ def test_only_the_encoder_learner_gives_an_encoder():
 def test_the_options_of_the_encoder_are_kept():
     table, reports = glove_50d().head(50), []
     options = CompressOptions(8, 2, learner=EncoderOptions(epochs=3, batch_size=25, refine_rounds=1))
-    learned = learn_encoder(table, options, temperature=0.5, on_step=reports.append)
+    learned = learn_encoder(table, options=options, temperature=0.5, progress=reports.append)
     assert reports[-1].step == reports[-1].total_steps == 3 * 2 + 1
     recorded = learned.coded.provenance["options"]
     assert {name: recorded[name] for name in ("epochs", "batch_size", "refine_rounds", "temperature")} == {

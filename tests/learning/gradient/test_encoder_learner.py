@@ -59,7 +59,7 @@ def test_the_best_state_is_kept():
 
 def test_refinement_lowers_the_error_and_leaves_the_network_as_it_was():
     table = glove_50d().head(400)
-    plain, refined = (learn_encoder(table, QUICK, refine_rounds=rounds) for rounds in (0, 3))
+    plain, refined = (learn_encoder(table, options=QUICK, refine_rounds=rounds) for rounds in (0, 3))
     before, after = (learned.coded.provenance["relative_error"] for learned in (plain, refined))
     assert after < 0.95 * before
     for name, value in plain.encoder.state_dict().items():
@@ -74,10 +74,10 @@ def test_a_resumed_run_gives_the_same_network(step, tmp_path):
         if report.step == step:
             raise KeyboardInterrupt
 
-    whole = learn_encoder(table, options)
+    whole = learn_encoder(table, options=options)
     with pytest.raises(KeyboardInterrupt):
-        learn_encoder(table, options, on_step=die, checkpoint=Checkpoint(tmp_path / "c"))
-    resumed = learn_encoder(table, options, checkpoint=Checkpoint(tmp_path / "c"))
+        learn_encoder(table, options=options, progress=die, checkpoint=Checkpoint(tmp_path / "c"))
+    resumed = learn_encoder(table, options=options, checkpoint=Checkpoint(tmp_path / "c"))
     assert np.array_equal(resumed.coded.codes, whole.coded.codes)
     for name, value in whole.encoder.state_dict().items():
         assert torch.equal(value, resumed.encoder.state_dict()[name]), name

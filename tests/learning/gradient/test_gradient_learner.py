@@ -58,7 +58,7 @@ def test_unused_codewords_are_revived():
     codes = torch.zeros(400, 4, dtype=torch.long)  # every symbol uses codeword 0, the other 28 are dead
     learner = GradientLearner(training, Start(codes, module, "warm"), GradientOptions(epochs=20, batch_size=100))
     seen = []
-    learner.run(Run(0, on_step=lambda report: seen.append(report.unused_codewords)))
+    learner.run(Run(80, on_step=lambda report: seen.append(report.unused_codewords)))
     assert max(seen) > 0
     assert seen[-1] == 0
 
@@ -73,7 +73,7 @@ def curvatures(monkeypatch, **changes):
 
     monkeypatch.setitem(estimators.ESTIMATORS, "straight-through", spy)
     options = CompressOptions(8, 4, learner=GradientOptions(epochs=5, batch_size=100, refine_rounds=0))
-    kdcode.compress(glove_50d().head(100), options, **changes)
+    kdcode.compress(glove_50d().head(100), options=options, **changes)
     assert len(seen) == 5 or "composition" in changes
     return seen
 

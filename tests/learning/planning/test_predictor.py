@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 import kdcode
 from kdcode.data import glove_50d
 from kdcode.learning.planning import predictor
-from kdcode.learning.planning.predictor import FITTED, Predictor, _grown, _power
+from kdcode.learning.planning.block_probe import Probed
+from kdcode.learning.planning.predictor import FITTED, Predictor, predicted_error, probe_rows
 from kdcode.options import CompressOptions
 
 FAST = CompressOptions.of(effort="fast")
+SHAPES = {
+    "sums": {"codebook_size": 16, "code_length": 12},
+    "short sums": {"codebook_size": 32, "code_length": 3},
+    "product": {"codebook_size": 16, "code_length": 10, "composition": "product"},
+    "rotated product": {"codebook_size": 16, "code_length": 10, "composition": "product", "rotation": True},
+    "rotated groups": {"codebook_size": 8, "code_length": 20, "composition": "grouped", "groups": 5, "rotation": True},
+}
 
 
-def test_a_sample_tells_what_all_rows_would_come_to(monkeypatch):
-    table = glove_50d().head(2000)
-    seen = kdcode.plan(table, "20x", options=FAST)
-    monkeypatch.setitem(predictor._SAMPLE_ROWS, "fast", 1000)
-    guessed = {one.options: one.relative_error for one in kdcode.plan(table, "20x", options=FAST).candidates}
-    both = [candidate for candidate in seen.candidates if candidate.options in guessed]
-    assert len(both) >= 5
-    for candidate in both:
-        assert guessed[candidate.options] == pytest.approx(candidate.relative_error, rel=0.12)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_sample_tells_what_all_rows_come_to(shape, monkeypatch):
+    table = glove_50d().head(4000)
+    options = FAST.changed(codebook_dtype="int8", **SHAPES[shape])
+    reached = kdcode.compress(table, options=options).provenance["relative_error"]
+    monkeypatch.setattr(predictor, "_PRODUCT_ROWS", 2000)
+    predicted = Predictor(table, "cpu").predict(options).relative_error
+    assert predicted == pytest.approx(reached, rel=0.06)
 
 
-def test_each_setting_is_probed_once(monkeypatch):
-    calls, original = [], Predictor._predict
-    monkeypatch.setattr(Predictor, "_predict", lambda self, options: calls.append(options) or original(self, options))
-    asked = Predictor(glove_50d().head(100), 0, "cpu")
+def test_each_setting_is_probed_once_and_told():
+    table, told = glove_50d().head(100), []
     options = FAST.changed(codebook_size=4, code_length=3)
+    asked = Predictor(table, "cpu", on_new=lambda known: told.append(dict(known)))
     first, again = asked.predict(options), asked.predict(options)
     assert first == again
-    assert calls == [options]
+    assert len(told) == 1
     assert 0 < first.relative_error < 1
     assert first.seconds > 0
+    resumed = Predictor(table, "cpu", told[0], on_new=lambda known: pytest.fail("probed again"))
+    assert resumed.predict(options) == first
 
 
 def test_rows_count_by_their_weight():
@@ -45,16 +51,36 @@ def test_rows_count_by_their_weight():
     weights = np.where(np.arange(300) < 200, 1.0, 0.01)
     options = FAST.changed(codebook_size=4, code_length=2)
     even, weighted = (
-        Predictor(kdcode.VectorTable(None, matrix, used), 0, "cpu").predict(options).relative_error
+        Predictor(kdcode.VectorTable(None, matrix, used), "cpu").predict(options).relative_error
         for used in (None, weights)
     )
-    reached = kdcode.compress(kdcode.VectorTable(None, matrix, weights), options).provenance
+    reached = kdcode.compress(kdcode.VectorTable(None, matrix, weights), options=options).provenance
     assert weighted == pytest.approx(reached["weighted_error"], rel=0.1)
     assert weighted < 0.5 * even
 
 
+def test_weights_of_unseen_rows_count_too(monkeypatch):
+    monkeypatch.setattr(predictor, "_FEWEST_ROWS", 200)
+    matrix = np.concatenate([glove_50d().head(1000).matrix, 1e-3 * glove_50d().head(1000).matrix])
+    weights = np.repeat([1e-6, 1.0], 1000)  # only the small half counts
+    options = FAST.changed(codebook_size=2, code_length=6)
+    predicted = Predictor(kdcode.VectorTable(None, matrix, weights), "cpu").predict(options).relative_error
+    reached = kdcode.compress(kdcode.VectorTable(None, matrix, weights), options=options).provenance["weighted_error"]
+    assert predicted == pytest.approx(reached, rel=0.1)
+
+
+@pytest.mark.parametrize("changes", [{"loss": "cosine"}, {"scale_bits": 4}])
+def test_normalised_rows_are_probed_as_they_are_learned(changes, monkeypatch):
+    monkeypatch.setattr(predictor, "_FEWEST_ROWS", 500)
+    table = glove_50d().head(1000)
+    longer = kdcode.VectorTable(None, table.matrix * np.linspace(0.1, 10, 1000, dtype=np.float32)[:, None])
+    options = FAST.changed(codebook_size=8, code_length=6, **changes)
+    one, other = (Predictor(used, "cpu").predict(options).relative_error for used in (table, longer))
+    assert one == pytest.approx(other, rel=0.01)
+
+
 def test_rounding_to_int8_is_counted_in():
-    asked = Predictor(glove_50d().head(200), 0, "cpu")
+    asked = Predictor(glove_50d().head(200), "cpu")
     exact, coarse = (
         asked.predict(FAST.changed(codebook_size=4, code_length=40, codebook_dtype=dtype)).relative_error
         for dtype in ("float16", "int8")
@@ -62,24 +88,38 @@ def test_rounding_to_int8_is_counted_in():
     assert exact < coarse < 1.2 * exact
 
 
-@pytest.mark.parametrize("composition", ["linear", "product"])
-def test_errors_grow_with_the_rows_as_far_as_half_of_them_tells(composition):
-    options = FAST.changed(composition=composition)
-    assert _grown(options, 0.2, 0.2, 10) == 0.2  # half the rows tell of no growth
-    assert _grown(options, 0.3, 0.2, 10) == 0.2
-    grown = [_grown(options, 0.18, 0.2, times) for times in (1, 2, 10, 1000)]
-    assert grown[0] == pytest.approx(0.2)
-    assert grown == sorted(grown)
-    limit = 0.22 if composition == "product" else 0.2 * (0.2 / 0.18) ** (FITTED.saturation / math.log(2))
-    assert grown[-1] <= limit * 1.05
+def test_the_error_of_all_rows_is_between_those_of_seen_and_unseen_ones():
+    spec = FAST.changed(codebook_size=16, code_length=8).spec(50)
+    found = Probed(0.2, 0.3, 0.0, 1.0, 1.0)
+    assert predicted_error(found, spec, 1.0, "fast") == pytest.approx(0.2)
+    some, few = (predicted_error(found, spec, share, "fast") for share in (0.5, 0.0))
+    assert 0.2 < some < few < 0.3
+    assert predicted_error(found._replace(unseen=None), spec, 0.1, "fast") == pytest.approx(0.2)
+    assert predicted_error(found._replace(unseen=0.1), spec, 0.1, "fast") == pytest.approx(0.2)
+    assert predicted_error(found._replace(rounding=0.01), spec, 1.0, "fast") == pytest.approx(0.21)
+    assert predicted_error(found._replace(seen=0.9, rounding=0.4), spec, 1.0, "fast") == 1.0
 
 
-def test_the_power_follows_effort_length_and_error():
-    assert _power(FAST.changed(composition="product"), 0.3) == 1.0
-    rotated = CompressOptions(composition="product", rotation=True)
-    assert _power(rotated, 0.3) == FITTED.rotated_power
-    long = [_power(CompressOptions.of(effort=effort, code_length=16), 0.3) for effort in ("fast", "normal", "best")]
-    assert long == sorted(long)
-    assert 0.3 ** _power(CompressOptions.of(effort="normal", code_length=8), 0.3) == pytest.approx(0.23, abs=0.005)
-    assert _power(CompressOptions(), 0.01) > _power(CompressOptions(), 0.1) > _power(CompressOptions(), 0.3)
-    assert _power(FAST.changed(code_length=100), 0.3) == FITTED.least_power
+def test_more_effort_and_rotations_lower_the_error():
+    found = Probed(0.2, 0.3, 0.0, 1.0, 1.0)
+    sums = FAST.changed(codebook_size=16, code_length=8).spec(50)
+    fast, normal, best = (predicted_error(found, sums, 1.0, effort) for effort in ("fast", "normal", "best"))
+    assert fast > normal > best
+    product = FAST.changed(codebook_size=16, code_length=10, composition="product")
+    plain, rotated = (product.changed(rotation=turned).spec(50) for turned in (False, True))
+    assert predicted_error(found, plain, 1.0, "normal") == pytest.approx(0.2)
+    assert predicted_error(found, rotated, 1.0, "normal") == pytest.approx(0.2 * FITTED.rotated["normal"])
+
+
+def test_probes_see_enough_rows_for_every_codeword():
+    sums, groups, product = (
+        FAST.changed(codebook_size=256, code_length=16, **shape).spec(64)
+        for shape in ({}, {"composition": "grouped", "groups": 4}, {"composition": "product"})
+    )
+    assert probe_rows(sums, 10**6, "fast") == 4 * 16 * 256
+    assert probe_rows(sums, 10**6, "normal") == 4 * 16 * 256  # a long probe already
+    assert probe_rows(groups, 10**6, "normal") == 8 * 4 * 256
+    assert probe_rows(groups, 10**6, "fast") == 4 * 4 * 256
+    assert probe_rows(product, 10**6, "fast") == 8192
+    assert probe_rows(FAST.changed(codebook_size=2, code_length=2).spec(64), 10**6, "fast") == 1500
+    assert probe_rows(sums, 100, "fast") == 100

@@ -1,72 +1,83 @@
-"""The settings that a plan looks at."""
+"""The search space of a plan: ladders of codebook sizes, each with the longest code that fits."""
 
 from __future__ import annotations
 
 import pytest
 
 from kdcode.learning.planning.search_space import (
-    MOST_WORK,
+    PRODUCT_SIZES,
+    SUM_SIZES,
+    begin_with,
     enough_groups,
-    other_shapes,
-    other_sizes,
-    positions_in_sum,
-    product_codes,
-    short_sums,
+    longest_codes,
+    product_ladder,
+    rotation_is_cheap,
+    sum_ladder,
     work_of,
 )
 from kdcode.options import CompressOptions
 
-
-@pytest.mark.parametrize(
-    ("changes", "positions"),
-    [({}, 16), ({"composition": "product"}, 1), ({"composition": "grouped", "groups": 4}, 4)],
-)
-def test_work_is_the_additions_of_a_sweep(changes, positions):
-    options = CompressOptions(codebook_size=32, code_length=16).changed(**changes)
-    assert positions_in_sum(options) == positions
-    assert work_of(options) == 16 * 32 * positions
+FAST = CompressOptions.of(effort="fast")
 
 
-def test_codes_that_are_too_long_get_as_few_groups_as_will_do():
-    longest = CompressOptions(codebook_size=64, code_length=128)
-    assert work_of(longest) > MOST_WORK
-    setting = enough_groups(longest, 300)
-    grouped = longest.changed(**setting)
-    assert work_of(grouped) <= MOST_WORK < work_of(grouped.changed(groups=grouped.groups // 2))
-    assert grouped.rotation
-    assert enough_groups(longest, 3)["groups"] == 3  # there are no more than dimensions
+def at_most(ratio, rows, dim):
+    return lambda options: options.spec(dim).ratio(rows) >= ratio
 
 
-def test_shapes_beside_the_best():
-    best = CompressOptions(codebook_size=16, code_length=32, composition="grouped", groups=4)
-    shapes = other_shapes(best, 64)
-    assert {shape.get("groups") for shape in shapes} == {None, 2, 4, 8, 16}
-    assert {shape["codebook_size"] for shape in shapes} == {16}
-    assert [shape["codeword_dim"] for shape in shapes if "codeword_dim" in shape] == [48]
-    assert {shape.get("rotation") for shape in shapes if "groups" in shape} == {False, True}
-    assert other_shapes(best, 16) == []  # too few dimensions
+@pytest.mark.parametrize("ladder", [sum_ladder(), sum_ladder(4), product_ladder(True), product_ladder(False)])
+def test_each_setting_has_the_longest_code_that_fits(ladder):
+    fits = at_most(20, 5000, 64)
+    found = longest_codes(FAST, ladder, 64, fits)
+    assert len(found) >= 3
+    assert [one.codebook_size for one in found] == sorted({one.codebook_size for one in found})
+    for options in found:
+        assert fits(options)
+        longer = options.code_length + 1
+        assert (options.composition == "product" and longer > 64) or not fits(options.changed(code_length=longer))
+        assert options.codebook_dtype == "int8"
+        assert options.effort == "fast"
 
 
-def test_sizes_beside_the_best():
-    best = CompressOptions(codebook_size=16, composition="product", code_length=8, rotation=True)
-    sizes = other_sizes(best, 64)
-    assert [size["codebook_size"] for size in sizes] == [8, 32, 16]
-    assert all(size["composition"] == "product" and size["rotation"] for size in sizes)
-    assert [size.get("codebook_dtype") for size in sizes] == [None, None, "float16"]
-    assert [size["codebook_size"] for size in other_sizes(best.changed(codebook_size=2), 64)] == [4, 2]
+def test_a_larger_codebook_is_better_with_a_code_as_long():
+    found = longest_codes(FAST, sum_ladder(), 100, at_most(80, 50_000, 100))
+    lengths = {one.codebook_size: one.code_length for one in found}
+    assert lengths[64] == 5
+    assert lengths[256] == 3
+    assert 128 not in lengths  # three positions of 7 bits take as many bytes as three of 8
+    assert list(lengths.values()) == sorted(set(lengths.values()), reverse=True)
 
 
-def test_product_codes_come_with_a_rotation_and_without():
-    assert [(one["codebook_size"], one["rotation"]) for one in product_codes([16, 256])] == [
-        (16, False),
-        (16, True),
-        (256, False),
-        (256, True),
-    ]
+def test_what_does_not_fit_at_all_is_left_out():
+    found = longest_codes(FAST, sum_ladder(), 64, at_most(250, 100, 64))
+    assert [options.codebook_size for options in found] == []
+    assert [one.codebook_size for one in longest_codes(FAST, sum_ladder(), 64, at_most(60, 100, 64))] == [2, 4]
 
 
-def test_short_sums_are_for_many_bits():
-    few, many = (CompressOptions(codebook_size=16, code_length=length) for length in (8, 40))
-    assert short_sums([few], 64) == []
-    assert {one["composition"] for one in short_sums([few, many], 64)} == {"product", "grouped"}
-    assert {one["composition"] for one in short_sums([many], 16)} == {"product"}
+def test_ladders_have_all_sizes():
+    assert tuple(setting["codebook_size"] for setting in sum_ladder()) == SUM_SIZES
+    assert tuple(setting["codebook_size"] for setting in product_ladder(True)) == PRODUCT_SIZES
+    assert {setting["groups"] for setting in sum_ladder(4)} == {4}
+
+
+def test_the_search_begins_where_the_codebook_has_its_share():
+    ladder = [FAST.changed(codebook_size=size, code_length=8, codebook_dtype="int8") for size in SUM_SIZES]
+    few, many = (ladder[begin_with(ladder, 64, rows, 0.1)].codebook_size for rows in (1_000, 30_000))
+    assert few < many
+    assert many < ladder[begin_with(ladder, 64, 30_000, 0.3)].codebook_size
+
+
+def test_long_sums_are_split_into_groups():
+    assert enough_groups(FAST.changed(codebook_size=16, code_length=30), 300) == 1
+    long = FAST.changed(codebook_size=16, code_length=300)
+    groups = enough_groups(long, 300)
+    assert groups > 1
+    assert work_of(long.spec(300), groups) <= 1 << 18 < work_of(long.spec(300), groups // 2)
+    assert enough_groups(long, 8) <= 4
+
+
+def test_a_rotation_is_cheap_for_many_rows():
+    options = FAST.changed(
+        composition="product", codebook_size=16, code_length=20, rotation=True, codebook_dtype="int8"
+    )
+    assert rotation_is_cheap(options, 100, 50_000)
+    assert not rotation_is_cheap(options, 100, 2_000)

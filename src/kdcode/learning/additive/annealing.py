@@ -46,6 +46,14 @@ class Round(NamedTuple):
     descent: bool = False
     steps: int | None = _FEW_STEPS
 
+    @property
+    def work(self) -> float:
+        """How long it takes: a codebook update takes about as long as two sweeps, and so does a beam of four."""
+        return len(self.temperatures) + 2 + self.beam // 2
+
+
+_LLOYD = Round((0.0,), descent=True, steps=None)
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -65,10 +73,19 @@ class Schedule:
     sweeps: int = 2
 
     def plan(self, spec: CodecSpec) -> list[Round]:
-        """Beam search, whose error tells the temperature scale; then annealing and descent, once or twice."""
+        """Beam search, whose error tells the temperature scale; then annealing and descent, once or twice.
+
+        A product code needs no search, since the nearest codeword of each block is the best: Lloyd steps follow the
+        warm start. Annealing from random codes is for its rotation; without one it gains hardly anything.
+        """
         descent = Round((0.0,) * 4, descent=True, steps=None)
         planned = [Round(beam=_BEAM)]
-        if self.warm and not (spec.groups == 1 and not spec.basis and spec.code_length <= _SHORT):
+        is_product = spec.groups == spec.code_length > 1
+        if is_product and not spec.basis:
+            return planned + [_LLOYD] * (self.warm + 2 + self.rounds // 3)
+        if is_product:
+            planned += [_LLOYD] * (self.warm + 2)
+        elif self.warm and not (spec.groups == 1 and not spec.basis and spec.code_length <= _SHORT):
             planned += [*_annealing(_WARM, self.warm, _WARM_SWEEPS), descent, descent]
         if self.rounds:
             planned += [Round((math.inf,)), *_annealing(_HIGH, self.rounds, self.sweeps), descent, descent]

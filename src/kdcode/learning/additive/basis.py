@@ -6,12 +6,17 @@ import torch
 from torch import Tensor
 
 from kdcode.arrays import CHUNK_ROWS
+from kdcode.codec import CodecSpec
 from kdcode.codec_torch import BlockSumModule
+from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.learning.linalg.principal import complete_basis, principal_directions
+from kdcode.learning.linalg.products import multiply
 from kdcode.learning.training_table import TrainingTable
 
 _SAMPLED_ROWS = 100_000
 """Rows that are enough to tell a table's principal directions."""
+_SPANS = 4
+"""Sums of products of rows that are added up side by side; results do not depend on the number of threads."""
 _LEAST_VARIANCE = 1e-9
 """Share of the largest variance that a direction is taken to have at least."""
 
@@ -27,19 +32,28 @@ def principal_basis(vectors: Tensor, module: BlockSumModule) -> None:
         return
     variances, directions = principal_directions(sampled(vectors))
     directions = complete_basis(directions, min(module.basis.shape))
-    variances = variances[: len(module.basis)].clamp_min(max(_LEAST_VARIANCE * float(variances[0]), 1e-30))
+    order = allocated(variances[: len(module.basis)], module.spec)
+    order = [place for place in order if place < directions.shape[1]]
+    module.basis.zero_()[: len(order)] = directions[:, torch.tensor(order, device=directions.device)].t()
+
+
+def allocated(variances: Tensor, spec: CodecSpec) -> list[int]:
+    """An order of directions, with (r,) variances that fall, in which each block's are one after another.
+
+    Directions go to the block with the smallest product of variances so far that has room for one more. Those beyond r
+    have no variance.
+    """
+    variances = variances.clamp_min(max(_LEAST_VARIANCE * float(variances[0]), 1e-30))
     # Relative to the smallest, so that no logarithm is negative: a block that was given one more is never less full.
-    logs = (variances / variances[-1]).log().tolist() + [0.0] * (directions.shape[1] - len(variances))
-    blocks = module.spec.blocks
-    columns: list[list[int]] = [[] for _ in blocks]
-    filled = [0.0] * len(blocks)
+    logs = (variances / variances[-1]).log().tolist() + [0.0] * (spec.inner_dim - len(variances))
+    columns: list[list[int]] = [[] for _ in spec.blocks]
+    filled = [0.0] * len(spec.blocks)
     for place, log in enumerate(logs):
-        free = [number for number, block in enumerate(blocks) if len(columns[number]) < block.width]
+        free = [number for number, block in enumerate(spec.blocks) if len(columns[number]) < block.width]
         chosen = min(free, key=lambda number: filled[number])
         columns[chosen].append(place)
         filled[chosen] += log
-    order = torch.tensor([place for row in columns for place in row], device=directions.device)
-    module.basis.zero_()[: len(order)] = directions[:, order].t()
+    return [place for row in columns for place in row]
 
 
 @torch.no_grad()
@@ -47,15 +61,25 @@ def procrustes(training: TrainingTable, codes: Tensor, module: BlockSumModule) -
     """Take the orthonormal basis that is the best for codes and codewords as they are (orthogonal Procrustes)."""
     if module.basis is None:
         return
-    covariance = torch.zeros_like(module.basis)
-    for start in range(0, len(codes), CHUNK_ROWS):
-        part = slice(start, start + CHUNK_ROWS)
-        sums = module.coordinates(module.compose(codes[part]))
-        if training.weights is not None:
-            sums *= training.weights[part, None]
-        covariance += sums.t() @ training.vectors[part]
-    left, _, right = torch.linalg.svd(covariance, full_matrices=False)
+    covariances = torch.zeros(_SPANS, *module.basis.shape, device=codes.device)
+    codebook = {"codebook": module.codebook.detach()}  # sums as they are before the basis
+
+    def add_up(span: int) -> None:
+        for start in range(span * CHUNK_ROWS, len(codes), _SPANS * CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            sums = module.compose_codes(module.spec, codebook, codes[part])
+            if training.weights is not None:
+                sums *= training.weights[part, None]
+            covariances[span].addmm_(sums.t(), training.vectors[part])
+
+    parallel_chunks(add_up, range(_SPANS), codes.device)
+    left, _, right = torch.linalg.svd(covariances.sum(dim=0), full_matrices=False)
     module.basis.copy_(left @ right)
+
+
+def coordinates(vectors: Tensor, module: BlockSumModule) -> Tensor:
+    """(N, inner_dim) coordinates of (N, d) vectors in an orthonormal basis; the vectors themselves without a basis."""
+    return vectors if module.basis is None else multiply(vectors, module.basis.detach().t())
 
 
 def sampled(vectors: Tensor) -> Tensor:

@@ -14,10 +14,12 @@ from kdcode.codec_torch import BlockSumModule
 from kdcode.codec_torch.beam_search import encode_sums
 from kdcode.codec_torch.icm import SumSearch
 from kdcode.codec_torch.lookup import code_dtype
+from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.errors import OptionError
 from kdcode.learning.additive.annealing import Round, Schedule, water_level
-from kdcode.learning.additive.basis import principal_basis, procrustes
+from kdcode.learning.additive.basis import coordinates, principal_basis, procrustes
+from kdcode.learning.linalg.kmeans import nearest_labels, update_centroids
 from kdcode.learning.linalg.least_squares import solve_codewords
 from kdcode.learning.linalg.principal import principal_directions
 from kdcode.learning.progress import StepReport
@@ -73,14 +75,10 @@ class AdditiveLearner(Resumable):
         """Search, update codewords and basis, measure, and keep what is the best so far."""
         planned = self.rounds[self.done]
         before = self.codes
-        vectors = self.module.coordinates(self.training.vectors)
+        vectors = coordinates(self.training.vectors, self.module)
         if any(planned.temperatures) and not any(self.critical):
             self.critical = [self._critical_temperature(block, vectors[:, block.columns]) for block in self.spec.blocks]
-        found = [
-            self._improve(number, vectors[:, block.columns], planned) for number, block in enumerate(self.spec.blocks)
-        ]
-        self.codes = found[0] if len(found) == 1 else torch.cat(found, dim=1)
-        del found
+        self.codes = self._product_codes(vectors) if self._is_product_step(planned) else self._sums(vectors, planned)
         procrustes(self.training, self.codes, self.module)
         error = self._error()
         if error <= self.best.error:
@@ -90,6 +88,31 @@ class AdditiveLearner(Resumable):
         unused = unused_codewords(self.codes, self.spec.codebook_size)
         temperature = max(planned.temperatures, default=0.0)
         return StepReport(self.done, len(self.rounds), error, changed, temperature, unused)
+
+    def _is_product_step(self, planned: Round) -> bool:
+        """Whether the best code of every block is one codeword, the nearest."""
+        return self.spec.groups == self.spec.code_length > 1 and not any(planned.temperatures)
+
+    def _product_codes(self, vectors: Tensor) -> Tensor:
+        """(N, D) codes of nearest codewords, which move to the means of their rows, in place."""
+        codes = torch.empty_like(self.codes)
+
+        def improve(number: int) -> None:
+            block = self.spec.blocks[number]
+            words = self._words(block)[0]
+            part = vectors[:, block.columns].contiguous()
+            labels = nearest_labels(part, words)
+            words.copy_(update_centroids(part, labels, words, self.training.weights))
+            codes[:, number] = labels
+
+        parallel_chunks(improve, range(len(self.spec.blocks)), self.device)
+        return codes
+
+    def _sums(self, vectors: Tensor, planned: Round) -> Tensor:
+        """(N, D) codes of all blocks, one after another."""
+        blocks = enumerate(self.spec.blocks)
+        found = [self._improve(number, vectors[:, block.columns], planned) for number, block in blocks]
+        return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
     def _improve(self, number: int, vectors: Tensor, planned: Round) -> Tensor:
         """Give a block better codes, which are returned, and codewords that suit them, in place."""

@@ -9,12 +9,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kdcode.codec_torch.lookup import argmin_rows
+from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.learning.linalg.label_sums import label_sums
 from kdcode.learning.linalg.principal import principal_directions
+from kdcode.learning.linalg.products import multiply
 
 ROWS_PER_CENTROID = 256
 """More rows than this per centroid hardly move it; larger tables are sampled."""
-_ASSIGN_FLOATS = 1 << 20
+_ASSIGN_FLOATS = 1 << 19
 _ITERATIONS = 15
 _WIDTHS = 10
 _EARLY, _LAST = 2, 5
@@ -33,8 +35,10 @@ def kmeans(
     generator: torch.Generator,
     iterations: int = _ITERATIONS,
     weights: Tensor | None = None,
+    *,
+    greedy: bool = True,
 ) -> Tensor:
-    """Lloyd's algorithm from greedy k-means++ seeds.
+    """Lloyd's algorithm from k-means++ seeds.
 
     Args:
         vectors: (N, d), N at least 1.
@@ -42,14 +46,15 @@ def kmeans(
         generator: draws the sample and the seeds, on the CPU.
         iterations: Lloyd steps at most.
         weights: (N,) of the rows in the centroids; all 1 where left out.
+        greedy: whether each seed is the best of several that are drawn, which is better, and takes longer.
 
     Returns:
         (K, d) centroids.
     """
     vectors, weights = sample_rows(vectors, weights, count * ROWS_PER_CENTROID, generator)
-    seeds = _seeds(vectors, weights, count, generator, candidates=2 + int(math.log(count)))
+    seeds = _seeds(vectors, weights, count, generator, candidates=2 + int(math.log(count)) if greedy else 1)
     centroids, labels = _lloyd(vectors, seeds, weights, iterations)
-    return _update(vectors, labels, centroids, weights)
+    return update_centroids(vectors, labels, centroids, weights)
 
 
 def progressive_kmeans(
@@ -73,7 +78,7 @@ def progressive_kmeans(
     vectors, weights = sample_rows(vectors, weights, count * ROWS_PER_CENTROID, generator)
     mean = vectors.mean(dim=0)
     directions = principal_directions(vectors, weights, mean).directions
-    rotated = (vectors @ directions).sub_(mean @ directions)
+    rotated = multiply(vectors, directions).sub_(mean @ directions)
     first, *wider = _widths(rotated.shape[1])
     part = rotated[:, :first].contiguous()
     centroids, labels = _lloyd(part, _seeds(part, weights, count, generator), weights, _EARLY)
@@ -81,9 +86,9 @@ def progressive_kmeans(
     for width in wider:
         narrow = width < wider[-1]
         part = memory[: len(rotated) * width].view(-1, width).copy_(rotated[:, :width]) if narrow else rotated
-        centroids = _update(part, labels, F.pad(centroids, (0, width - centroids.shape[1])), weights)
+        centroids = update_centroids(part, labels, F.pad(centroids, (0, width - centroids.shape[1])), weights)
         centroids, labels = _lloyd(part, centroids, weights, _EARLY if narrow else _LAST)
-    centroids = _update(part, labels, centroids, weights)
+    centroids = update_centroids(part, labels, centroids, weights)
     return torch.addmm(mean, centroids, directions.t())
 
 
@@ -118,11 +123,13 @@ def nearest_labels(vectors: Tensor, centroids: Tensor) -> Tensor:
     """(N,) the nearest centroid of each row."""
     norms, words = centroids.square().sum(dim=1), centroids.t()
     rows = max(1, _ASSIGN_FLOATS // len(centroids))
-    costs = vectors.new_empty(min(rows, len(vectors)), len(centroids))  # once: to clear new memory takes longer
     labels = torch.empty(len(vectors), dtype=torch.int64, device=vectors.device)
-    for start in range(0, len(vectors), rows):
-        part = vectors[start : start + rows]
-        labels[start : start + rows] = argmin_rows(torch.addmm(norms, part, words, alpha=-2, out=costs[: len(part)]))
+
+    def assign(start: int) -> None:
+        part = slice(start, start + rows)
+        labels[part] = argmin_rows(torch.addmm(norms, vectors[part], words, alpha=-2))
+
+    parallel_chunks(assign, range(0, len(vectors), rows), vectors.device)
     return labels
 
 
@@ -149,15 +156,15 @@ def _lloyd(vectors: Tensor, centroids: Tensor, weights: Tensor | None, assignmen
     """
     labels = nearest_labels(vectors, centroids)
     for _ in range(assignments - 1):
-        centroids = _update(vectors, labels, centroids, weights)
+        centroids = update_centroids(vectors, labels, centroids, weights)
         before, labels = labels, nearest_labels(vectors, centroids)
         if torch.equal(labels, before):
             break
     return centroids, labels
 
 
-def _update(vectors: Tensor, labels: Tensor, centroids: Tensor, weights: Tensor | None) -> Tensor:
-    """The means of the labels; centroids without rows move to the rows that are farthest from theirs."""
+def update_centroids(vectors: Tensor, labels: Tensor, centroids: Tensor, weights: Tensor | None) -> Tensor:
+    """(K, d) the means of (N,) labels; centroids without rows move to the rows that are farthest from theirs."""
     used = torch.bincount(labels, weights, minlength=len(centroids)).to(vectors)
     sums = label_sums(vectors, labels, len(centroids), weights)
     means = torch.where(used[:, None] > 0, sums / used.clamp_min(1e-30)[:, None], centroids)

@@ -1,97 +1,91 @@
-"""The search space of a plan: sizes and shapes of codebooks, each near the best of those before."""
+"""The search space of a plan: shapes of codes, in each a ladder of codebook sizes with the longest code that fits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from kdcode.codec import CodecSpec
 from kdcode.options import CompressOptions
 
-FIRST_SIZE, SMALLER_SIZES, LARGER_SIZES = 16, (8, 4, 2), (64, 256)
-"""Codebook sizes of sums: probed first, where that is too much, and where sums do well."""
-PRODUCT_SIZES, MORE_PRODUCT_SIZES = (16, 256), (8, 64)
-"""Codebook sizes of product codes: probed first, and where there are bits for more."""
-MOST_WORK = 1 << 18
+Setting = dict[str, Any]
+"""Options of a shape, by name; the code length follows from the limit."""
+
+SUM_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
+PRODUCT_SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Codebook sizes of sums, and of codes without sums."""
+SUM_SHARE, PRODUCT_SHARE = 0.10, 0.03
+"""Share of the bytes that the codebook takes in good settings; the search begins with the size that is nearest."""
+_MOST_WORK = 1 << 18
 """Additions of a sweep over all positions of one row; beyond it sums are split into groups."""
-_WIDE = 32
-"""Dimensions from which codewords shorter than vectors are worth a probe."""
-_MANY_BITS = 2.0
-"""Bits for each coordinate from which short sums in many groups are likely the best."""
+_LONGEST = 512
+"""Positions of a sum that are ever proposed."""
+_LITTLE = 0.1
+"""Share of the bytes that a rotation may take without a look at codes that have none."""
+
+Fits = Callable[[CompressOptions], bool]
 
 
-def work_of(options: CompressOptions) -> int:
-    """Additions of a sweep over all positions of one row: D·K for each position of a sum."""
-    return options.code_length * positions_in_sum(options) * options.codebook_size
+def longest_codes(
+    base: CompressOptions, settings: Sequence[Setting], embedding_dim: int, fits: Fits
+) -> list[CompressOptions]:
+    """For each setting of a ladder the options with the longest code that fits.
+
+    Those that do not fit at all are left out, and so are those for which a larger codebook fits with a code as long,
+    since codes take whole bytes: it is always better.
+    """
+    found = []
+    for setting in settings:
+        options = base.changed(**{"codebook_dtype": "int8", **setting})
+        shortest = options.groups or 1
+        low, high = shortest - 1, embedding_dim if options.composition == "product" else max(_LONGEST, shortest)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if fits(options.changed(code_length=middle)) else (low, middle - 1)
+        if low >= shortest:
+            found.append(options.changed(code_length=low))
+    lengths = [*(options.code_length for options in found[1:]), 0]
+    return [options for options, next_length in zip(found, lengths, strict=False) if options.code_length > next_length]
 
 
-def positions_in_sum(options: CompressOptions) -> int:
-    """How many codewords are added for a coordinate."""
-    return 1 if options.composition == "product" else max(1, options.code_length // (options.groups or 1))
+def product_ladder(rotation: bool) -> list[Setting]:
+    """Codes without sums, one for each codebook size."""
+    return [{"codebook_size": size, "composition": "product", "rotation": rotation} for size in PRODUCT_SIZES]
 
 
-def enough_groups(longest: CompressOptions, embedding_dim: int) -> dict[str, Any]:
-    """The setting of a code that is too long to search as one sum: as few groups as will do."""
-    groups = 2
-    while groups < embedding_dim:
-        if work_of(longest.changed(composition="grouped", groups=groups)) <= MOST_WORK:
-            break
+def sum_ladder(groups: int = 1) -> list[Setting]:
+    """Sums, one for each codebook size, in one block or in rotated groups."""
+    if groups == 1:
+        return [{"codebook_size": size} for size in SUM_SIZES]
+    shape = {"composition": "grouped", "groups": groups, "rotation": True}
+    return [{"codebook_size": size, **shape} for size in SUM_SIZES]
+
+
+def begin_with(ladder: Sequence[CompressOptions], embedding_dim: int, num_embeddings: int, share: float) -> int:
+    """The place in a ladder of the setting whose codebook is nearest to a share of the bytes."""
+
+    def distance(place: int) -> float:
+        spec = ladder[place].spec(embedding_dim)
+        sizes = spec.sizes(num_embeddings, 0)
+        return abs(sizes.codebook / sizes.embedding - share)
+
+    return min(range(len(ladder)), key=distance)
+
+
+def enough_groups(longest: CompressOptions, embedding_dim: int) -> int:
+    """In how many groups a code is quick enough to search: 1 where it is as one sum."""
+    groups = 1
+    while work_of(longest.spec(embedding_dim), groups) > _MOST_WORK and 2 * groups <= embedding_dim // 2:
         groups *= 2
-    return {
-        "codebook_size": longest.codebook_size,
-        "composition": "grouped",
-        "groups": min(groups, embedding_dim),
-        "rotation": True,
-    }
+    return groups
 
 
-def other_shapes(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
-    """Fewer and more groups than the best has, with a rotation and without, and codewords shorter than vectors."""
-    if embedding_dim < _WIDE:
-        return []
-    size, groups = best.codebook_size, best.groups or 1
-    settings: list[dict[str, Any]] = [{"codebook_size": size, "codeword_dim": embedding_dim * 3 // 4}]
-    for many in (groups // 2, groups, 2 * groups, 4 * groups):
-        if 1 < many <= embedding_dim // 2:
-            settings += [
-                {
-                    "codebook_size": size,
-                    "composition": "grouped",
-                    "groups": many,
-                    "rotation": rotation,
-                }
-                for rotation in (False, True)
-            ]
-    return settings
+def rotation_is_cheap(options: CompressOptions, embedding_dim: int, num_embeddings: int) -> bool:
+    """Whether a rotation takes so little that codes without one need no look."""
+    sizes = options.spec(embedding_dim).sizes(num_embeddings, 0)
+    return sizes.composition <= _LITTLE * sizes.embedding
 
 
-def other_sizes(best: CompressOptions, embedding_dim: int) -> list[dict[str, Any]]:
-    """Half and twice as many codewords in the same shape; float16 where integers may be too coarse."""
-    shape = {name: getattr(best, name) for name in ("composition", "codeword_dim", "groups", "rotation")}
-    sizes = [size for size in (best.codebook_size // 2, best.codebook_size * 2) if size > 1]
-    return [
-        *({"codebook_size": size, **shape} for size in sizes),
-        {"codebook_size": best.codebook_size, **shape, "codebook_dtype": "float16"},
-    ]
-
-
-def product_codes(sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """Product codes with codebooks of these sizes, with a rotation and without."""
-    return [
-        {"codebook_size": size, "composition": "product", "rotation": rotation}
-        for size in sizes
-        for rotation in (False, True)
-    ]
-
-
-def short_sums(tried: Sequence[CompressOptions], embedding_dim: int) -> list[dict[str, Any]]:
-    """Sums of few coordinates, and more product codes, where some code has many bits for each coordinate."""
-    longest = max(options.code_length * (options.codebook_size - 1).bit_length() for options in tried)
-    if longest < _MANY_BITS * embedding_dim:
-        return []
-    settings = product_codes(MORE_PRODUCT_SIZES)
-    if embedding_dim >= _WIDE:
-        settings += [
-            {"codebook_size": size, "composition": "grouped", "groups": embedding_dim // 4, "rotation": True}
-            for size in (32, 64)
-        ]
-    return settings
+def work_of(spec: CodecSpec, groups: int) -> int:
+    """Additions of a sweep over all positions of one row of a code in groups: D·K for each position of a sum."""
+    return spec.code_length * max(1, spec.code_length // groups) * spec.codebook_size

@@ -1,0 +1,236 @@
+"""Probes: codes of a few blocks of a codec, learned on a sample of the rows, and what they say about the whole table.
+
+Blocks of a product or grouped code are much alike, since a rotation gives each the same share of the variance, so a few
+of them tell the error of all. How much the others differ follows from their covariances: the rate-distortion limit of a
+Gaussian with the same covariance is off by nearly the same factor in every block.
+
+Codewords fit the rows that they were learned from more closely the fewer there are. Rows of a second sample, which were
+not learned from, tell how much.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from kdcode.codec import CodecSpec
+from kdcode.codec.spec import Block
+from kdcode.codec_torch.beam_search import encode_sums
+from kdcode.codec_torch.icm import SumSearch
+from kdcode.codec_torch.parallel import default_threads, parallel_chunks
+from kdcode.codec_torch.randomness import generator_for
+from kdcode.learning.additive.annealing import Schedule
+from kdcode.learning.additive.basis import allocated, sampled
+from kdcode.learning.additive.learner import AdditiveLearner
+from kdcode.learning.linalg.kmeans import kmeans, nearest
+from kdcode.learning.linalg.principal import complete_basis, principal_directions
+from kdcode.learning.linalg.products import multiply
+from kdcode.learning.run import Run
+from kdcode.learning.starts import warm_start
+from kdcode.learning.training_table import TrainingTable, rows_of
+from kdcode.options import CompressOptions
+from kdcode.table import VectorTable
+
+_UNSEEN_ROWS = 2000
+_PRODUCT_BLOCKS, _SUM_BLOCKS = 4, 2
+"""Blocks that are probed, where a codec has more: single codewords, and sums of several."""
+_BEAM, _SWEEPS = 5, 4
+_ITERATIONS = 8
+"""Of k-means, where a block is one codeword."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows of a table to learn from, and rows to test with, both standardised in the same way.
+
+    Args:
+        training: the rows to learn from.
+        unseen: (m, d) rows to test with; none where all are learned from.
+        unseen_weights: (m,) how much they count.
+        share: of the table's rows that are learned from.
+    """
+
+    training: TrainingTable
+    unseen: Tensor
+    unseen_weights: Tensor
+    share: float
+
+    @classmethod
+    def of(cls, table: VectorTable, rows: int, options: CompressOptions, device: torch.device | str) -> Sample:
+        """Draw so many rows, and up to 2,000 others."""
+        order = np.random.default_rng(options.seed).permutation(len(table))
+        picked, others = np.sort(order[:rows]), np.sort(order[rows : rows + _UNSEEN_ROWS])
+        training = TrainingTable.of(_some_rows(table, picked), options, device)
+        if not len(others):
+            return cls(training, training.vectors[:0], training.vectors[:0, 0], 1.0)
+        unseen = rows_of(_some_rows(table, others), training.row_length, device)
+        weights = torch.ones(len(unseen)) if table.weights is None else torch.from_numpy(table.weights[others]).float()
+        unseen = (unseen - training.shift) / (training.scale or 1.0)
+        return cls(training, unseen, weights.to(unseen), rows / len(table))
+
+    @cached_property
+    def rotated(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(d,) variances of the principal directions, and the (n, d) and (m, d) coordinates of both kinds of rows."""
+        variances, directions = principal_directions(sampled(self.training.vectors))
+        directions = complete_basis(directions, self.training.vectors.shape[1])
+        return variances, multiply(self.training.vectors, directions), self.unseen @ directions
+
+    def coordinates(self, spec: CodecSpec) -> tuple[Tensor, Tensor]:
+        """(n, d) and (m, d) coordinates of both kinds of rows, in the order in which blocks of a codec take them."""
+        if not spec.is_rotated:
+            return self.training.vectors, self.unseen
+        variances, vectors, unseen = self.rotated
+        order = torch.tensor(allocated(variances, spec), device=vectors.device)
+        return vectors[:, order], unseen[:, order]
+
+    @cached_property
+    def unseen_variance(self) -> float:
+        """What squared errors of unseen rows are relative to."""
+        centred = self.unseen - self.training.vectors.mean(dim=0)
+        return float(centred.square().sum(dim=1) @ self.unseen_weights)
+
+
+class Probed(NamedTuple):
+    """What a probe found.
+
+    Args:
+        seen: relative squared error of the rows that were learned from.
+        unseen: that of others; None where there are none.
+        rounding: what rounding codewords to their number type would add.
+        start_seconds: how long k-means took for all blocks.
+        round_seconds: how long the rounds after it took.
+    """
+
+    seen: float
+    unseen: float | None
+    rounding: float
+    start_seconds: float
+    round_seconds: float
+
+
+@torch.no_grad()
+def probe(sample: Sample, spec: CodecSpec, schedule: Schedule, seed: int) -> Probed:
+    """Learn some blocks of a codec on a sample, and estimate errors and times of all."""
+    vectors, unseen = sample.coordinates(spec)
+    chosen = _chosen_blocks(spec, vectors)
+    found: dict[int, _BlockProbed] = {}
+
+    def learn(number: int) -> None:
+        columns = spec.blocks[number].columns
+        rows = _BlockRows(_of_block(sample.training, vectors[:, columns]), unseen[:, columns], sample.unseen_weights)
+        found[number] = _learned(rows, spec, spec.blocks[number], schedule, seed)
+
+    parallel_chunks(learn, list(chosen), vectors.device)
+
+    def total(of: Callable[[_BlockProbed], float]) -> float:
+        return sum(share * of(found[number]) for number, share in chosen.items())
+
+    at_once = len(chosen) / spec.groups * min(default_threads(), len(chosen))
+    return Probed(
+        seen=sample.training.relative(total(lambda block: block.seen)),
+        unseen=total(lambda block: block.unseen) / sample.unseen_variance if sample.unseen_variance else None,
+        rounding=sample.training.relative(total(lambda block: block.rounding)),
+        start_seconds=sum(block.start_seconds for block in found.values()) / at_once,
+        round_seconds=sum(block.round_seconds for block in found.values()) / at_once,
+    )
+
+
+def _chosen_blocks(spec: CodecSpec, vectors: Tensor) -> dict[int, float]:
+    """Blocks to probe, at even distances among those of each width, and for how many blocks each of them stands."""
+    bits = spec.code_length / spec.groups * math.log2(spec.codebook_size)
+    limits = [gaussian_limit(vectors[:, block.columns], bits) for block in spec.blocks]
+    widths = sorted({block.width for block in spec.blocks})
+    most = (_PRODUCT_BLOCKS if spec.code_length == spec.groups else _SUM_BLOCKS) // len(widths)
+    chosen: dict[int, float] = {}
+    for width in widths:
+        alike = [number for number, block in enumerate(spec.blocks) if block.width == width]
+        count = min(len(alike), max(1, most))
+        picked = [alike[int((place + 0.5) * len(alike) / count)] for place in range(count)]
+        limit = sum(limits[number] for number in picked)
+        share = sum(limits[number] for number in alike) / limit if limit else len(alike) / count
+        chosen |= dict.fromkeys(picked, share)
+    return chosen
+
+
+class _BlockProbed(NamedTuple):
+    """What `Probed` has, for one block, with errors as sums of squares."""
+
+    seen: float
+    unseen: float
+    rounding: float
+    start_seconds: float
+    round_seconds: float
+
+
+class _BlockRows(NamedTuple):
+    """One block's coordinates of the rows to learn from, and those of (m, w) others with their (m,) weights."""
+
+    training: TrainingTable
+    unseen: Tensor
+    unseen_weights: Tensor
+
+
+@torch.no_grad()
+def _learned(rows: _BlockRows, spec: CodecSpec, block: Block, schedule: Schedule, seed: int) -> _BlockProbed:
+    """Learn one block as a sum of its own."""
+    own = CodecSpec.named("linear", block.width, spec.codebook_size, block.length)
+    vectors, weights = rows.training.vectors, rows.training.weights
+    began = started = time.monotonic()
+    if block.length == 1:
+        drawn = generator_for(seed, "probe")
+        words = kmeans(vectors, own.codebook_size, drawn, _ITERATIONS, weights, greedy=False)[None]
+        distances = nearest(vectors, words[0])[1]
+        seen = float(distances.sum() if weights is None else distances @ weights)
+    else:
+        start = warm_start(rows.training, own, seed)
+        started = time.monotonic()
+        learner = AdditiveLearner(rows.training, start, schedule, seed)
+        seen = learner.run(Run(0)).error * rows.training.variance
+        words = learner.module.codebook.detach()
+    ended = time.monotonic()
+    other = 0.0
+    if len(rows.unseen):
+        codes = encode_sums(rows.unseen.contiguous(), words, beam=_BEAM, sweeps=_SWEEPS if block.length > 1 else 0)
+        other = float(SumSearch(words).distances(rows.unseen, codes) @ rows.unseen_weights)
+    # A twelfth of a squared step in every coordinate, by position.
+    steps = words.abs().amax(dim=(1, 2)) / 127 if spec.codebook_dtype == "int8" else words.new_zeros(1)
+    rounding = float(steps.square().sum()) / 12 * block.width * len(vectors)
+    return _BlockProbed(seen, other, rounding, started - began, ended - started)
+
+
+def _of_block(training: TrainingTable, vectors: Tensor) -> TrainingTable:
+    """A training table of some coordinates."""
+    squares = vectors.square().sum(dim=1)
+    variance = float(squares.sum() if training.weights is None else squares @ training.weights)
+    return replace(training, vectors=vectors.contiguous(), shift=vectors.new_zeros(vectors.shape[1]), variance=variance)
+
+
+def gaussian_limit(vectors: Tensor, bits: float) -> float:
+    """The rate-distortion limit of a Gaussian with the covariance of (n, w) rows, by reverse water-filling.
+
+    Directions with more variance than θ are coded to an error of θ, others not at all; θ is where bits are used up.
+    """
+    scatter = (vectors.t() @ vectors).double() / max(1, len(vectors))
+    variances = torch.linalg.eigvalsh(scatter).clamp_min(0)
+    variances = variances.clamp_min(1e-9 * float(variances.max()) + 1e-30)
+    low, high = math.log(float(variances.min())) - 2 * bits, math.log(float(variances.max()))
+    for _ in range(50):
+        level = (low + high) / 2
+        if float((variances.log() - level).clamp_min(0).sum()) / math.log(4) > bits:
+            low = level
+        else:
+            high = level
+    return float(variances.clamp_max(math.exp(high)).sum())
+
+
+def _some_rows(table: VectorTable, rows: npt.NDArray[np.int64]) -> VectorTable:
+    return VectorTable(None, table.matrix[rows], None if table.weights is None else table.weights[rows])

@@ -1,0 +1,194 @@
+"""The search for settings that keep to a limit: from a likely codebook size to larger and smaller ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kdcode.codec import SizeLimit, Sizes
+from kdcode.errors import OptionError
+from kdcode.learning.planning.predictor import Predictor
+from kdcode.learning.planning.search_space import (
+    PRODUCT_SHARE,
+    SUM_SHARE,
+    begin_with,
+    enough_groups,
+    longest_codes,
+    product_ladder,
+    rotation_is_cheap,
+    sum_ladder,
+    work_of,
+)
+from kdcode.learning.progress import OnCandidate
+from kdcode.options import CompressOptions
+from kdcode.table import VectorTable
+
+PLANNED = ("codebook_size", "code_length", "composition", "codeword_dim", "groups", "rotation", "codebook_dtype")
+"""The options that a plan chooses."""
+
+_PROBES = {"fast": (4, 3), "normal": (5, 3), "best": (6, 5)}
+"""By effort, how many codes without sums, and how many sums, are probed at most."""
+_QUICK_PROBES = (2, 1)
+_FAR_BEHIND = 1.25
+"""Times the error of codes without sums from which no other sums are expected to do better."""
+_MOST_WORK = {"fast": 1 << 14, "normal": 1 << 22, "best": 1 << 22}
+"""By effort, additions of a sweep over a row from which sums take so long that codes without sums do better."""
+_MOST_CODEWORDS = {"fast": 512, "normal": 1024, "best": 1024}
+"""By effort, the largest codebooks of codes without sums: k-means takes as much longer as there are more codewords."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A setting that is small enough.
+
+    Args:
+        options: to compress with.
+        sizes: the bytes of each part, exactly.
+        ratio: how many times smaller than float32 vectors, symbols left out.
+        relative_error: predicted.
+        seconds: predicted, on this machine.
+    """
+
+    options: CompressOptions
+    sizes: Sizes
+    ratio: float
+    relative_error: float
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat JSON values."""
+        return {
+            **{name: getattr(self.options, name) for name in PLANNED},
+            "effort": self.options.effort,
+            **self.sizes.as_dict(),
+            "ratio_embedding": round(self.ratio, 2),
+            "relative_error": round(self.relative_error, 4),
+            "seconds": round(self.seconds, 1),
+        }
+
+
+class CandidateSearch:
+    """The search for settings of one table.
+
+    Args:
+        table: what is to be compressed.
+        options: what the search leaves alone: effort, seed and the rest.
+        predictor: of errors and times.
+        on_candidate: called before each probe with how many are done, how many there may be, and a name.
+    """
+
+    def __init__(
+        self, table: VectorTable, options: CompressOptions, predictor: Predictor, on_candidate: OnCandidate | None
+    ) -> None:
+        if options.composition == "lstm":
+            raise OptionError("a plan chooses the composition among sums of codewords, and leaves 'lstm' out")
+        if options.learning.name != "additive":
+            raise OptionError(
+                f"learner must be additive for a plan, whose predictions are for it, got {options.learning.name!r}"
+            )
+        self.options = options.changed(**{name: getattr(CompressOptions, name) for name in PLANNED})
+        self.table, self.predictor, self.on_candidate = table, predictor, on_candidate
+        self.done = self.most = 0
+
+    def within(self, limit: SizeLimit, *, quick: bool = False, searches: int = 1) -> list[Candidate]:
+        """Candidates that keep to a limit, the best first.
+
+        Args:
+            limit: how small.
+            quick: whether fewer are probed.
+            searches: how many there will be, this one among them; for the number of probes that is told.
+
+        Raises:
+            OptionError: nothing is small enough.
+        """
+        products, sums = _QUICK_PROBES if quick else _PROBES[self.options.effort]
+        self.most = max(self.most, searches * (2 * products + sums))
+        found = self._products(limit, products)
+        best = min((one.relative_error for one in found), default=1.0)
+        found += self._sums(limit, sums, _FAR_BEHIND * best)
+        if not found:
+            raise OptionError(self._why_nothing(limit))
+        found.sort(key=lambda one: one.relative_error)
+        return found
+
+    def _products(self, limit: SizeLimit, probes: int) -> list[Candidate]:
+        """Codes without sums: rotated ones, and where a rotation is dear others too."""
+        found: list[Candidate] = []
+        if len(self.table) >= self.table.embedding_dim:  # else a rotation takes more numbers than the table has
+            found = self._climb(self._ladder(limit, self._products_of(rotation=True)), PRODUCT_SHARE, probes)
+        best = min(found, key=lambda one: one.relative_error, default=None)
+        if best is None or not rotation_is_cheap(best.options, self.table.embedding_dim, len(self.table)):
+            hopeless = 1.0 if best is None else best.relative_error
+            ladder = self._ladder(limit, self._products_of(rotation=False))
+            found += self._climb(ladder, PRODUCT_SHARE, probes, hopeless)
+        return found
+
+    def _products_of(self, *, rotation: bool) -> list[dict[str, Any]]:
+        """The settings of codes without sums, without those that take long where time is short."""
+        most = _MOST_CODEWORDS[self.options.effort]
+        return [setting for setting in product_ladder(rotation) if setting["codebook_size"] <= most]
+
+    def _sums(self, limit: SizeLimit, probes: int, hopeless: float) -> list[Candidate]:
+        """Sums, in as few groups as can be searched."""
+        dim = self.table.embedding_dim
+        ladder = self._ladder(limit, sum_ladder())
+        if not ladder:
+            return []
+        likely = ladder[self._begin(ladder, SUM_SHARE)]
+        if hopeless < 1 and work_of(likely.spec(dim), 1) > _MOST_WORK[self.options.effort]:
+            return []
+        groups = enough_groups(likely, dim)
+        if groups > 1:
+            ladder = self._ladder(limit, sum_ladder(groups))
+        return self._climb(ladder, SUM_SHARE, probes, hopeless)
+
+    def _climb(
+        self, ladder: Sequence[CompressOptions], share: float, probes: int, hopeless: float = 1.0
+    ) -> list[Candidate]:
+        """Probe a likely setting of a ladder, then its neighbours, and on in the direction that is better."""
+        if not ladder:
+            return []
+        place = self._begin(ladder, share)
+        found = {place: self._candidate(ladder[place])}
+        if found[place].relative_error > hopeless:
+            return [*found.values()]
+        for direction in (1, -1):
+            at = place
+            while len(found) < probes and 0 <= at + direction < len(ladder):
+                at += direction
+                found[at] = self._candidate(ladder[at])
+                if found[at].relative_error >= found[at - direction].relative_error:
+                    break
+            if at not in (place, place + direction):
+                break  # it went up in this direction, so it goes down in the other
+        return [*found.values()]
+
+    def _begin(self, ladder: Sequence[CompressOptions], share: float) -> int:
+        return begin_with(ladder, self.table.embedding_dim, len(self.table), share)
+
+    def _ladder(self, limit: SizeLimit, settings: Sequence[dict[str, Any]]) -> list[CompressOptions]:
+        return longest_codes(
+            self.options, settings, self.table.embedding_dim, lambda options: self._fits(limit, options)
+        )
+
+    def _fits(self, limit: SizeLimit, options: CompressOptions) -> bool:
+        spec = options.spec(self.table.embedding_dim)
+        count = len(self.table)
+        return limit.allows(spec.sizes(count, self.table.packed_symbols.nbytes), spec.ratio(count), spec.bits)
+
+    def _candidate(self, options: CompressOptions) -> Candidate:
+        if self.on_candidate is not None:
+            self.on_candidate(self.done, self.most, f"K={options.codebook_size}, D={options.code_length}")
+        self.done += 1
+        error, seconds = self.predictor.predict(options)
+        spec = options.spec(self.table.embedding_dim)
+        sizes = spec.sizes(len(self.table), self.table.packed_symbols.nbytes)
+        return Candidate(options, sizes, spec.ratio(len(self.table)), error, seconds)
+
+    def _why_nothing(self, limit: SizeLimit) -> str:
+        smallest = self.options.changed(codebook_size=2, code_length=1, codebook_dtype="int8")
+        spec = smallest.spec(self.table.embedding_dim)
+        count, symbols = len(self.table), self.table.packed_symbols.nbytes
+        least = limit.just_met(spec.sizes(count, symbols), spec.ratio(count), spec.bits)
+        return f"size {limit}: too small for this table, even with codes of one bit; the smallest possible is {least}"

@@ -1,0 +1,19 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "plans.py"
+
+
+def test_a_tiny_run_is_measured(tmp_path):
+    output = tmp_path / "out.json"
+    command = [sys.executable, str(BENCHMARK), "--tiny", "--output", str(output), "--work", str(tmp_path / "work")]
+    subprocess.run(command, capture_output=True, check=True)
+    kept = json.loads((BENCHMARK.parent / "results" / "plans.json").read_text())
+    result = json.loads(output.read_text())
+    [row] = result["rows"]
+    assert result.keys() == kept.keys()
+    assert row.keys() == kept["rows"][0].keys()
+    assert row["plan_seconds"] > 0
+    assert row["ratio"] >= 10
