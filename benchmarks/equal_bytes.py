@@ -107,7 +107,7 @@ def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fi
 
     def learn() -> tuple[Plan, kdcode.CodedTable]:
         plan = kdcode.plan(table, f"{times:.6f}x", options=CompressOptions.of(effort=effort))
-        return plan, kdcode.compress(table, plan.recommended.options)
+        return plan, kdcode.compress(table, options=plan.recommended.options)
 
     (plan, coded), spent = _timed(learn)
     setting = {name: coded.provenance["options"][name] for name in (*PLANNED, "effort")}

@@ -52,7 +52,7 @@ LARGE: dict[str, dict[str, Any]] = {
 def compress(name: str, options: kdcode.CompressOptions, table: kdcode.VectorTable) -> dict[str, Any]:
     """One run, measured; the record has a start where the learner has one."""
     started = time.perf_counter()
-    coded = kdcode.compress(table, options)
+    coded = kdcode.compress(table, options=options)
     seconds = time.perf_counter() - started
     with tempfile.TemporaryDirectory() as folder:
         file_bytes = kdcode.save(coded, Path(folder, "t.kdc"))

@@ -113,7 +113,7 @@ class Comparison:
     def coded(self, shape: tuple[int, int], name: str) -> dict[str, Any]:
         """A method of the library."""
         started = time.process_time()
-        coded = kdcode.compress(self.table, self._options(shape, name))
+        coded = kdcode.compress(self.table, options=self._options(shape, name))
         seconds = time.process_time() - started
         return self._record(name, "table", self.table, coded.to_table(), (coded.sizes.embedding, seconds))
 
@@ -133,11 +133,11 @@ class Comparison:
         seen, unseen = (kdcode.VectorTable(None, self.table.matrix[part]) for part in (~back, back))
         options = self._options(shape, name)
         if name == "encoder":
-            learned = learn_encoder(seen, options)
+            learned = learn_encoder(seen, options=options)
             coded = learned.coded
             ways = {"network, rows it learned from": (seen, learned.encode), "network": (unseen, learned.encode)}
         else:
-            coded, ways = kdcode.compress(seen, options), {}
+            coded, ways = kdcode.compress(seen, options=options), {}
         ways["beam search"] = (unseen, coded.encode)
         records = []
         for way, (rows, encode) in ways.items():

@@ -15,15 +15,17 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
 LAYERS = [
     {"errors", "_version"},
-    {"files", "arrays", "bitpack", "option_fields", "safetensors_header"},
-    {"symbols"},
+    {"cpus", "files", "arrays", "bitpack", "option_fields", "safetensors_header"},
+    {"symbols", "rows", "search"},
+    {"mapping"},
     {"table"},
-    {"data", "evaluation", "codec"},
-    {"search"},
+    {"data", "codec"},
     {"coded"},
     {"options", "storage"},
-    {"formats"},
-    {"codec_torch"},
+    {"formats", "option_keywords"},
+    {"inputs"},
+    {"evaluation"},
+    {"codec_torch", "progress_bar"},
     {"nn"},
     {"learning"},
     {"report", "integrations"},
@@ -33,14 +35,16 @@ LAYERS = [
 """Modules and packages from the bottom up. Each uses the layers below its own, and nothing beside or above it."""
 
 LAYER_OF = {name: number for number, layer in enumerate(LAYERS) for name in layer}
-SERVING = {name for name, layer in LAYER_OF.items() if layer <= LAYER_OF["storage"]}
-"""What needs numpy alone."""
+SERVING = {name for name, layer in LAYER_OF.items() if layer <= LAYER_OF["storage"]} | {"inputs", "evaluation"}
+"""What needs numpy alone. Formats need more, each its own, when a file is read."""
 
 MAX_FILE_LINES = 350
 MAX_FUNCTION_LINES = 60
 MAX_ARGUMENTS = 7
 MORE_ARGUMENTS = {
     "codec/spec.py: named": 10,  # one for each option that decides the shape of a codec
+    "nn/coded_embedding_bag.py: __init__": 8,  # those of nn.EmbeddingBag, the form and whether it is trained
+    "nn/kd_embedding.py: __init__": 9,  # those of nn.Embedding, and a code's shape and parts
 }
 """The functions that may have more arguments, and how many. Commands of `cli` have one for each flag."""
 

@@ -37,27 +37,27 @@ class AdditiveOptions(LearnerOptions):
     """Simulated annealing over codes with exact codebook updates; the default for sums of codewords."""
 
     name: ClassVar[str] = "additive"
-    effort: str = option("normal", "How long to search.", choices=EFFORTS)
+    effort: str = option("normal", "How long to search for better codes.", choices=EFFORTS)
 
 
 @dataclass(frozen=True)
 class BatchOptions(LearnerOptions):
     """What learners that go over the table in batches of rows have in common."""
 
-    temperature: float = option(1.0, "Initial temperature T0 of the softmax.", above=0)
+    temperature: float = option(1.0, "Initial softmax temperature T0.", above=0)
     temperature_decay: float = option(
-        0.0, "Temperature schedule T = T0 / (1 + decay * epoch); 0 keeps it constant.", low=0
+        0.0, "Temperature decay: T = T0 / (1 + decay * epoch); 0 keeps T constant.", low=0
     )
     epochs: int | None = option(
-        None, "Passes over the table; by default 100, and fewer (down to 40) above 20,000 rows.", low=1
+        None, "Passes over the table; by default 100, or fewer (at least 40) above 20,000 rows.", low=1
     )
     batch_size: int = option(1000, "Rows per update.", low=1)
-    logit_lr: float = option(0.05, "Initial learning rate of the code logits, or of the encoder network.", above=0)
+    logit_lr: float = option(0.05, "Initial learning rate of the code logits or the encoder network.", above=0)
     codeword_lr: float = option(
-        0.05, "Initial learning rate of codewords and composition, in units of the table's spread.", above=0
+        0.05, "Initial learning rate of codewords and composition, for vectors scaled to unit variance.", above=0
     )
     refine_rounds: int = option(
-        5, "Rounds of exact refinement of codes and codewords at the end; 0 leaves what gradients found.", low=0
+        5, "Rounds of exact refinement of codes and codewords after training; 0 for none.", low=0
     )
 
     def epochs_for(self, num_embeddings: int) -> int:
@@ -72,13 +72,15 @@ class GradientOptions(BatchOptions):
     name: ClassVar[str] = "straight-through"
     start: str | None = option(
         None,
-        "Initial codes: random as in the paper, warm from residual k-means, or those of the additive learner; "
-        "by default random for sums and additive for an LSTM.",
+        "Initial codes: random (as in the paper), warm (from residual k-means) or additive (from the additive "
+        "learner); by default additive for lstm and random otherwise.",
         choices=STARTS,
     )
-    estimator: str = option("straight-through", "Gradient estimator of the discrete choice.", choices=ESTIMATORS)
+    estimator: str = option(
+        "straight-through", "Gradient estimator for the discrete choice of codewords.", choices=ESTIMATORS
+    )
     curvature: float = option(
-        0.8, "Final weight of the second-order term in the gradient of the codes; 0 is Algorithm 1.", low=0
+        0.8, "Final weight of the second-order term in the gradient of the codes; 0 gives Algorithm 1.", low=0
     )
 
 
@@ -106,29 +108,29 @@ LEARNER_OPTIONS: dict[str, type[LearnerOptions]] = {
 class CompressOptions:
     """How a table is compressed. Field names are Python keywords and, with dashes, command-line flags."""
 
-    codebook_size: int = option(32, "K: codewords per position, 2 to 65536.", low=2, high=MAX_CODEBOOK_SIZE)
-    code_length: int = option(16, "D: positions of a code, each an integer below K.", low=1)
-    composition: str = option("linear", "How D codewords become a vector.", choices=COMPOSITIONS)
+    codebook_size: int = option(32, "K: number of codewords per position, 2 to 65536.", low=2, high=MAX_CODEBOOK_SIZE)
+    code_length: int = option(16, "D: number of integers in a code, each below K.", low=1)
+    composition: str = option("linear", "How codewords are combined into a vector.", choices=COMPOSITIONS)
     codeword_dim: int | None = option(
-        None, "Codewords shorter than vectors, with a projection to their dimension; for linear and lstm.", low=1
+        None, "Size of codewords if smaller than the vectors, with a learned projection; for linear and lstm.", low=1
     )
     groups: int | None = option(
-        None, "Blocks of coordinates of a grouped code, each a sum of D/groups codewords; default about 4.", low=1
+        None, "Blocks of coordinates in a grouped code, each a sum of D/groups codewords; default about 4.", low=1
     )
-    rotation: bool = option(
-        False, "Learn a rotation of the coordinates of product and grouped codes (OPQ); it takes d*d numbers."
-    )
+    rotation: bool = option(False, "Learn a rotation (OPQ) for product and grouped codes; it stores d*d more numbers.")
     scale_bits: int = option(
         0,
-        "Bits of a scale that every row keeps, 1 to 8: codes then quantize directions, and scales lengths; 0 for none.",
+        "Bits for a scale per row, 1 to 8: codes then quantize directions, and scales lengths; 0 for none.",
         low=0,
         high=MAX_SCALE_BITS,
     )
-    codebook_dtype: str = option("float16", "Number type of the stored codebook.", choices=tuple(DTYPE_BYTES))
-    loss: str = option("squared", "Minimise squared error, or (cosine) that of rows of equal length.", choices=LOSSES)
-    learner: LearnerOptions | None = option(  # noqa: RUF009 - a field, as all others
+    codebook_dtype: str = option("float16", "Data type of the stored codebook.", choices=tuple(DTYPE_BYTES))
+    loss: str = option(
+        "squared", "Minimise the squared error of the vectors, or (cosine) of the normalised vectors.", choices=LOSSES
+    )
+    learner: LearnerOptions | None = option(
         None,
-        "How codes are found: additive for sums, straight-through (the paper's) for an LSTM, encoder, or random.",
+        "How codes are learned: additive (default), straight-through (default for lstm), encoder or random.",
         choices=tuple(LEARNER_OPTIONS),
     )
     seed: int = option(0, "Random seed; the same seed gives the same codes.", low=0, high=(1 << 63) - 1)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kdcode
+from kdcode.codec_torch.parallel import using_threads
 from kdcode.data import glove_50d
 from kdcode.evaluation import reconstruction
 from kdcode.learning import Checkpoint, compress
@@ -41,7 +42,7 @@ def test_json_is_the_only_thing_on_stdout(run, words, tmp_path):
     coded = kdcode.load(target)
     found = kdcode.evaluate(kdcode.read(words, limit=50), coded)
     assert facts["file_bytes"] == target.stat().st_size
-    for name in ("relative_error", "mean_cosine", "norm_error"):
+    for name in ("relative_error", "mean_cosine", "norm_error", "recall_at_10"):
         assert facts[name] == pytest.approx(getattr(found, name), abs=1e-6)
     assert facts["sizes"] == coded.sizes.as_dict()
     assert facts["resumed_step"] == 0
@@ -158,7 +159,7 @@ def test_a_checkpoint_of_another_run_is_refused_until_fresh(run, words, tmp_path
             codebook_size=4,
             code_length=2,
             seed=1,
-            on_step=stop,
+            progress=stop,
             checkpoint=Checkpoint(f"{target}.checkpoint"),
         )
     refused = run("compress", words, target, *QUICK)
@@ -200,3 +201,36 @@ def test_ctrl_c_and_the_same_command_again_end_as_if_nothing_had_happened(start,
     assert np.array_equal(kdcode.load(target).packed, kdcode.load(whole).packed)
     stored, expected = (kdcode.load(path).codec.tensors() for path in (target, whole))
     assert all(np.array_equal(stored[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("goal", [QUICK, ("--size", "4x", "--effort", "fast")])
+def test_any_number_of_threads_gives_the_same_file(run, words, tmp_path, goal):
+    packed = []
+    for count in ("1", "3"):
+        target = tmp_path / f"{count}.kdc"
+        assert run("compress", words, target, *goal, "--threads", count).exit_code == 0
+        packed.append(kdcode.load(target).packed)
+    assert np.array_equal(*packed)
+
+
+@pytest.mark.parametrize("command", ["compress", "plan"])
+def test_threads_reach_the_library(run, words, tmp_path, monkeypatch, command):
+    seen = []
+
+    def asked(count):
+        seen.append(count)
+        return using_threads(count)
+
+    monkeypatch.setattr("kdcode.learning.compression.using_threads", asked)
+    monkeypatch.setattr("kdcode.learning.planning.planner.using_threads", asked)
+    target = [tmp_path / "out.kdc"] if command == "compress" else []
+    result = run(command, words, *target, "--size", "4x", "--effort", "fast", "--threads", "3")
+    assert result.exit_code == 0, result.stderr
+    assert seen == [3] * len(seen)
+    assert len(seen) == (2 if command == "compress" else 1)
+
+
+def test_less_than_one_thread_is_refused(run, words, tmp_path):
+    result = run("compress", words, tmp_path / "out.kdc", "--threads", "0")
+    assert result.exit_code == 2
+    assert "--threads" in result.stderr

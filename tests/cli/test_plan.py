@@ -1,6 +1,8 @@
 import json
 import os
 import signal
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +11,7 @@ from kdcode.cli.plan import plan_lines
 from kdcode.codec.sizes import SizeLimit
 from kdcode.data import glove_50d
 from kdcode.learning import Candidate, Plan
+from kdcode.learning.planning.predictor import Predictor
 from kdcode.options import EFFORTS, CompressOptions
 
 
@@ -121,14 +124,11 @@ def test_a_rotated_candidate_says_so():
 
 
 @pytest.mark.parametrize("command", ["plan", "compress"])
-@pytest.mark.parametrize("last", [False, True])
-def test_ctrl_c_while_planning_is_130(run, vectors, tmp_path, monkeypatch, command, last):
-    def asked_to_stop(*_, on_candidate, **__):
-        on_candidate(0, 2, "K=16")
+def test_ctrl_c_while_planning_is_130(run, vectors, tmp_path, monkeypatch, command):
+    def asked_to_stop(*_, **__):
         os.kill(os.getpid(), signal.SIGINT)
-        if not last:
-            on_candidate(1, 2, "K=64")
-            pytest.fail("it went on")
+        time.sleep(5)
+        pytest.fail("it went on")
 
     name = "plan" if command == "plan" else "planned_options"
     monkeypatch.setattr(f"kdcode.learning.{name}", asked_to_stop)
@@ -142,19 +142,18 @@ def test_ctrl_c_while_planning_is_130(run, vectors, tmp_path, monkeypatch, comma
 def test_a_run_that_resumes_does_not_plan_again(run, vectors, tmp_path, monkeypatch):
     planned, candidates, learn = kdcode.learning.planned_options, [], kdcode.learning.compress
 
-    def counting(*args, on_candidate, **named):
+    def counting(table, options, goal, settings, **named):
         def on_each(*progress):
             candidates.append(progress)
-            on_candidate(*progress)
 
-        return planned(*args, on_candidate=on_each, **named)
+        return planned(table, options, goal, replace(settings, progress=on_each), **named)
 
-    def interrupted(*args, on_step, **named):
+    def interrupted(*args, progress, **named):
         def on_each(report):
-            on_step(report)
+            progress(report)
             raise KeyboardInterrupt
 
-        return learn(*args, on_step=on_each, **named)
+        return learn(*args, progress=on_each, **named)
 
     monkeypatch.setattr("kdcode.learning.planned_options", counting)
     words = ("compress", vectors, tmp_path / "out.kdc", "--size", "12x", "--effort", "fast", "--json")
@@ -167,5 +166,34 @@ def test_a_run_that_resumes_does_not_plan_again(run, vectors, tmp_path, monkeypa
     assert (resumed.exit_code, candidates) == (0, [])
     assert json.loads(resumed.stdout)["resumed_step"] > 0
     assert "resuming from step" in resumed.stderr
+    straight = run("compress", vectors, tmp_path / "straight.kdc", *words[3:])
+    assert json.loads(straight.stdout)["relative_error"] == json.loads(resumed.stdout)["relative_error"]
+
+
+def test_ctrl_c_while_planning_keeps_the_probes(run, vectors, tmp_path, monkeypatch):
+    predict, probed = Predictor._predict, []
+
+    def pressed(self, options):
+        if len(probed) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        probed.append(options)
+        return predict(self, options)
+
+    words = ("compress", vectors, tmp_path / "out.kdc", "--size", "12x", "--effort", "fast", "--json")
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "_predict", pressed)
+        stopped = run(*words)
+    assert stopped.exit_code == 130
+    kept = tmp_path / "out.kdc.checkpoint"
+    assert stopped.stderr.splitlines()[-1] == f"interrupted; the same command resumes from {kept}"
+    again = []
+    monkeypatch.setattr(Predictor, "_predict", lambda self, options: again.append(options) or predict(self, options))
+    resumed = run(*words)
+    assert resumed.exit_code == 0, resumed.stderr
+    assert len(probed) == 2
+    assert not set(probed) & set(again)
+    assert again
+    assert not kept.exists()
     straight = run("compress", vectors, tmp_path / "straight.kdc", *words[3:])
     assert json.loads(straight.stdout)["relative_error"] == json.loads(resumed.stdout)["relative_error"]

@@ -6,17 +6,19 @@ import threading
 import time
 
 import numpy as np
+import pandas
 import pytest
 import torch
 
 import kdcode
+from kdcode.codec.sizes import LEARNED_OVERHEAD_BYTES
 from kdcode.codec.spec import COMPOSITIONS
 from kdcode.data import glove_50d
 from kdcode.errors import OptionError, TableError
 from kdcode.evaluation import evaluate
 from kdcode.learning import compression
 from kdcode.learning.gradient import refinement
-from kdcode.options import LEARNER_OPTIONS, CompressOptions, promised_sizes
+from kdcode.options import LEARNER_OPTIONS, BatchOptions, CompressOptions, promised_sizes
 from kdcode.symbols import StoredSymbols
 
 GRADIENT = {"epochs": 12, "batch_size": 100, "refine_rounds": 2}
@@ -49,7 +51,7 @@ def small_table(rows=400):
 
 
 def error_of(table, options):
-    return kdcode.compress(table, options).provenance["relative_error"]
+    return kdcode.compress(table, options=options).provenance["relative_error"]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_planted_codes_are_found_again(start, table, size):
     if start == "additive":
         coded = kdcode.compress(table, **shape)
     else:
-        coded = kdcode.compress(table, quick(**shape, epochs=60, start=start, refine_rounds=5))
+        coded = kdcode.compress(table, options=quick(**shape, epochs=60, start=start, refine_rounds=5))
     assert kdcode.evaluate(table, coded).relative_error < 1e-6
     # rows with equal vectors, and no others, have equal codes
     _, vector_groups = np.unique(np.round(table.matrix, 4), axis=0, return_inverse=True)
@@ -90,7 +92,7 @@ def test_every_learner_and_composition_keeps_its_promise_of_size(composition, le
     table = small_table()
     options = quick(learner, composition=composition, scale_bits=scale_bits)
     promised = promised_sizes(table, options)
-    coded = kdcode.compress(table, options)
+    coded = kdcode.compress(table, options=options)
     assert coded.sizes == promised
     assert kdcode.save(coded, tmp_path / "t.kdc") - promised.total <= 4096
     error = kdcode.evaluate(table, kdcode.load(tmp_path / "t.kdc")).relative_error
@@ -117,7 +119,7 @@ def test_learned_codes_beat_random_ones_and_the_lstm_is_no_worse_than_linear():
 
 
 def test_codewords_shorter_than_vectors_are_projected():
-    coded = kdcode.compress(small_table(), quick(codebook_size=16, codeword_dim=10))
+    coded = kdcode.compress(small_table(), options=quick(codebook_size=16, codeword_dim=10))
     assert coded.spec.codeword_dim == 10
     assert coded.embedding_dim == 50
     assert coded.provenance["relative_error"] < 0.8
@@ -125,7 +127,7 @@ def test_codewords_shorter_than_vectors_are_projected():
 
 @pytest.mark.parametrize("learner", LEARNER_OPTIONS)
 def test_a_seed_gives_the_same_codes_and_another_seed_others(learner):
-    first, again, other = (kdcode.compress(small_table(), quick(learner, seed=seed)) for seed in (3, 3, 4))
+    first, again, other = (kdcode.compress(small_table(), options=quick(learner, seed=seed)) for seed in (3, 3, 4))
     assert np.array_equal(first.codes, again.codes)
     assert np.array_equal(first.codec.codebook, again.codec.codebook)
     assert not np.array_equal(first.codes, other.codes)
@@ -133,7 +135,7 @@ def test_a_seed_gives_the_same_codes_and_another_seed_others(learner):
 
 def test_random_codes_stay_as_they_were_drawn():
     plain, rounded = (
-        kdcode.compress(small_table(), quick("random", codebook_dtype=dtype)) for dtype in ("float32", "int8")
+        kdcode.compress(small_table(), options=quick("random", codebook_dtype=dtype)) for dtype in ("float32", "int8")
     )
     np.testing.assert_array_equal(plain.codes, rounded.codes)
     drawn = np.bincount(plain.codes.ravel(), minlength=8) / plain.codes.size
@@ -146,7 +148,7 @@ def test_global_generators_are_left_alone(learner):
     expected = torch.rand(3)
     torch.manual_seed(5)
     np.random.seed(5)
-    kdcode.compress(small_table(100), quick(learner))
+    kdcode.compress(small_table(100), options=quick(learner))
     assert torch.equal(torch.rand(3), expected)
     assert np.random.random() == np.random.RandomState(5).random_sample()
 
@@ -168,7 +170,7 @@ def test_refine_rounds_0_leaves_what_gradients_found(learner, monkeypatch):
     called = []
     monkeypatch.setattr(refinement, "solve_weights", lambda *_: called.append("solve"))
     monkeypatch.setattr(refinement, "swap_codewords", lambda *_: called.append("swap"))
-    kdcode.compress(small_table(100), quick(learner, refine_rounds=0))
+    kdcode.compress(small_table(100), options=quick(learner, refine_rounds=0))
     assert called == []
 
 
@@ -205,7 +207,9 @@ def test_rows_that_count_more_are_nearer_by_gradient_too(changes):
     matrix = glove_50d().head(400).matrix
     weights = np.where(np.arange(400) < 80, 20.0, 1.0)
     options = CompressOptions.of(codebook_size=8, code_length=6, learner="straight-through", epochs=30, **changes)
-    even, weighted = (kdcode.compress(kdcode.VectorTable(None, matrix, used), options) for used in (None, weights))
+    even, weighted = (
+        kdcode.compress(kdcode.VectorTable(None, matrix, used), options=options) for used in (None, weights)
+    )
     lost = [np.square(coded.decode(np.arange(80)) - matrix[:80]).sum() for coded in (even, weighted)]
     assert lost[1] < 0.9 * lost[0]
 
@@ -217,7 +221,7 @@ def test_scales_keep_lengths_and_codes_keep_directions(composition):
     table = kdcode.VectorTable(None, matrix)
     own = {"epochs": 10} if composition == "lstm" else {"effort": "fast"}
     options = CompressOptions.of(codebook_size=16, code_length=8, composition=composition, **own)
-    plain, scaled = (kdcode.compress(table, options, scale_bits=bits) for bits in (0, 6))
+    plain, scaled = (kdcode.compress(table, options=options, scale_bits=bits) for bits in (0, 6))
     one, other = evaluate(table, plain), evaluate(table, scaled)
     assert other.mean_cosine > one.mean_cosine + 0.02
     assert other.norm_error < 0.05 < one.norm_error
@@ -237,10 +241,10 @@ def test_lengths_do_not_count_with_the_loss_cosine(learner):
     matrix = glove_50d().head(600).matrix
     longer = matrix * np.where(np.arange(600) % 2, 4.0, 1.0)[:, None]
     options = quick(learner, codebook_size=16, code_length=6, loss="cosine")
-    one, other = (kdcode.compress(kdcode.VectorTable(None, used), options) for used in (matrix, longer))
+    one, other = (kdcode.compress(kdcode.VectorTable(None, used), options=options) for used in (matrix, longer))
     np.testing.assert_allclose(one.provenance["mean_cosine"], other.provenance["mean_cosine"], atol=5e-3)
     table = kdcode.VectorTable(None, longer)
-    plain = kdcode.compress(table, options.changed(loss="squared"))
+    plain = kdcode.compress(table, options=options.changed(loss="squared"))
     assert evaluate(table, other).mean_cosine > evaluate(table, plain).mean_cosine + 0.005
 
 
@@ -248,9 +252,9 @@ def test_fine_tuning_by_gradient_goes_on_from_additive_codes():
     table = glove_50d().head(800)
     tuned = kdcode.compress(
         table,
-        quick(start="additive", epochs=100, batch_size=1000, codebook_dtype="float32"),
+        options=quick(start="additive", epochs=100, batch_size=1000, codebook_dtype="float32"),
     )
-    additive = kdcode.compress(table, quick("additive", effort="normal", codebook_dtype="float32"))
+    additive = kdcode.compress(table, options=quick("additive", effort="normal", codebook_dtype="float32"))
     assert tuned.provenance["relative_error"] <= additive.provenance["relative_error"]
     assert (tuned.codes == additive.codes).mean() > 0.5
 
@@ -283,7 +287,7 @@ def test_the_number_of_torch_threads_is_what_it_was(threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        kdcode.compress(small_table(5000), quick("additive", code_length=9))  # several chunks of rows
+        kdcode.compress(small_table(5000), options=quick("additive", code_length=9))  # several chunks of rows
         found = [torch.get_num_threads()]
         asking = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
         asking.start()
@@ -304,7 +308,7 @@ def test_two_runs_in_two_python_threads_give_their_torch_threads_back_and_find_w
         counts.append(torch.get_num_threads())
         barrier.wait()
         time.sleep(0.02 * number)
-        found[number] = kdcode.compress(table, options[number])
+        found[number] = kdcode.compress(table, options=options[number])
         counts.append(torch.get_num_threads())
 
     try:
@@ -322,13 +326,82 @@ def test_two_runs_in_two_python_threads_give_their_torch_threads_back_and_find_w
     finally:
         torch.set_num_threads(before)
     for number in range(2):
-        alone = kdcode.compress(table, options[number])
+        alone = kdcode.compress(table, options=options[number])
         assert found[number].provenance["relative_error"] == pytest.approx(alone.provenance["relative_error"], rel=0.02)
 
 
 def test_options_are_recorded_as_they_were_used():
-    provenance = kdcode.compress(small_table(60), quick(epochs=None)).provenance
+    provenance = kdcode.compress(small_table(60), options=quick(epochs=None)).provenance
     assert provenance["options"]["epochs"] == 100
     assert provenance["options"]["codebook_size"] == 8
     assert provenance["learner"] == provenance["options"]["learner"] == "straight-through"
     assert set(provenance["versions"]) == {"kdcode", "torch", "numpy"}
+
+
+SOURCES = {
+    "array": lambda table: table.matrix,
+    "tensor": lambda table: torch.from_numpy(table.matrix),
+    "bfloat16": lambda table: torch.from_numpy(table.matrix).bfloat16(),
+    "parameter": lambda table: torch.nn.Parameter(torch.from_numpy(table.matrix)),
+    "layer": lambda table: torch.nn.Embedding.from_pretrained(torch.from_numpy(table.matrix)),
+    "dict": lambda table: dict(zip(table.symbols, table.matrix, strict=True)),
+    "frame": lambda table: pandas.DataFrame(table.matrix, index=list(table.symbols)),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_tables_may_be_given_in_any_form(source):
+    table = small_table(60)
+    given = SOURCES[source](table)
+    coded = kdcode.compress(given, codebook_size=4, code_length=3, effort="fast")
+    assert len(coded) == 60
+    if source in ("dict", "frame"):
+        assert list(coded) == list(table)
+    assert kdcode.plan(given, "10x", effort="fast").recommended.ratio >= 10
+    expected = kdcode.compress(table, codebook_size=4, code_length=3, effort="fast")
+    assert coded.provenance["relative_error"] == pytest.approx(expected.provenance["relative_error"], rel=0.01)
+    assert kdcode.evaluate(given, coded).relative_error == pytest.approx(coded.provenance["relative_error"], abs=1e-5)
+
+
+def test_a_path_is_read(tmp_path):
+    kdcode.write(small_table(60), tmp_path / "words.txt")
+    coded = kdcode.compress(tmp_path / "words.txt", codebook_size=4, code_length=3, effort="fast")
+    assert list(coded) == list(small_table(60))
+
+
+def test_a_goal_may_be_a_size_bits_or_an_error():
+    table = small_table(300)
+    assert kdcode.compress(table, "20x", effort="fast").sizes.ratio(300, 50) >= 20
+    assert kdcode.compress(table, bits=24, effort="fast").spec.bits <= 24
+    assert kdcode.compress(table, max_error=0.4, effort="fast").provenance["relative_error"] < 0.44
+    with pytest.raises(OptionError, match="one of size, bits and max_error"):
+        kdcode.compress(table, "20x", bits=24)
+    with pytest.raises(OptionError, match="give options by name: options="):
+        kdcode.compress(table, CompressOptions())
+
+
+def test_provenance_has_what_the_codes_lose():
+    coded = kdcode.compress(small_table(100), codebook_size=2, code_length=3, effort="fast")
+    assert coded.provenance["shared_codes"] == coded.shared_codes > 0
+    assert 0 < coded.provenance["recall_at_10"] < 1
+    assert coded.provenance["recall_at_10"] == pytest.approx(
+        kdcode.evaluate(small_table(100), coded).recall_at_10, abs=1e-6
+    )
+
+
+def test_the_header_of_a_learned_table_keeps_to_its_share(tmp_path):
+    table = small_table(60)
+    for learner in LEARNER_OPTIONS:
+        options = CompressOptions.of(learner=learner, codebook_size=4, code_length=3, scale_bits=3)
+        if isinstance(options.learning, BatchOptions):
+            options = options.changed(epochs=1, refine_rounds=0)
+        coded = kdcode.compress(table, options=options)
+        assert kdcode.save(coded, tmp_path / f"{learner}.kdc") - coded.sizes.total < LEARNED_OVERHEAD_BYTES
+
+
+def test_progress_is_shown(capfd, monkeypatch):
+    monkeypatch.setattr("kdcode.progress_bar._LINE_SECONDS", 0.0)  # where there is no terminal, a line now and then
+    kdcode.compress(small_table(60), "10x", effort="fast", progress=True)
+    shown = capfd.readouterr().err
+    assert "planning" in shown
+    assert "learning" in shown

@@ -47,7 +47,7 @@ TABLES = {
 def test_tables_without_variance_are_compressed_saved_and_loaded(changes, matrix, scale_bits, tmp_path):
     table = kdcode.VectorTable(None, matrix)
     options = CompressOptions.of(**{"codebook_size": 4, "code_length": 4, "scale_bits": scale_bits, **changes})
-    coded = kdcode.compress(table, options)
+    coded = kdcode.compress(table, options=options)
     assert 0 <= coded.provenance["relative_error"] < 1e-3
     kdcode.save(coded, tmp_path / "t.kdc")
     loaded = kdcode.load(tmp_path / "t.kdc")
@@ -76,7 +76,9 @@ def test_the_size_of_numbers_is_no_matter(changes, dtype):
         **{"codebook_size": 8, "code_length": 8, "codebook_dtype": dtype, "effort": "fast", **changes}
     )
     errors = [
-        kdcode.compress(kdcode.VectorTable(None, matrix * np.float32(factor)), options).provenance["relative_error"]
+        kdcode.compress(kdcode.VectorTable(None, matrix * np.float32(factor)), options=options).provenance[
+            "relative_error"
+        ]
         for factor in (1, 1e-25, 1e-7, 1e6, 1e30)
     ]
     assert errors == pytest.approx([errors[0]] * 5, rel=0.01)
@@ -97,7 +99,9 @@ def test_the_size_of_numbers_hardly_matters_to_other_learners(changes):
     matrix = glove_50d().head(150).matrix.astype(np.float32)
     options = CompressOptions.of(codebook_size=4, code_length=4, **changes)
     errors = [
-        kdcode.compress(kdcode.VectorTable(None, matrix * np.float32(factor)), options).provenance["relative_error"]
+        kdcode.compress(kdcode.VectorTable(None, matrix * np.float32(factor)), options=options).provenance[
+            "relative_error"
+        ]
         for factor in (1, 1e-25, 1e30)
     ]
     assert errors == pytest.approx([errors[0]] * 3, rel=0.05)  # a rounding may tip a code, and others after it
@@ -118,7 +122,7 @@ def test_few_rows_of_many_dimensions_take_seconds(dim, changes):
     table = kdcode.VectorTable(None, np.random.default_rng(0).normal(size=(60, dim)))
     options = CompressOptions.of(**{"codebook_size": 16, "code_length": 4, **changes})
     begun = time.monotonic()
-    coded = kdcode.compress(table, options)
+    coded = kdcode.compress(table, options=options)
     assert time.monotonic() - begun < 20
     assert coded.provenance["relative_error"] < 0.8
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import check_target, read_table
+from kdcode.cli.files import STANDARD, check_target, output_file, read_table
 from kdcode.cli.flags import FlaggedCommand, changed_flags, dashed, example, is_given, naming_flags, take
-from kdcode.cli.learn import learn, planning, require_learning
+from kdcode.cli.learn import learn, require_learning
 from kdcode.cli.learner_flags import compress_sections, take_options
 from kdcode.cli.plan import GOALS, for_a_table, take_goal
-from kdcode.cli.progress import clock
 from kdcode.errors import CheckpointError, OptionError, StorageError
+from kdcode.progress_bar import clock
 
 if TYPE_CHECKING:
     from kdcode.codec import Sizes
     from kdcode.coded import CodedTable
     from kdcode.learning import Checkpoint, Goal
+    from kdcode.learning.run_settings import PlanSettings
     from kdcode.options import CompressOptions
     from kdcode.table import VectorTable
 
@@ -40,11 +42,11 @@ _CODE_FLAGS = ("codebook_size", "code_length", "composition", "codebook_dtype", 
     ),
 )
 @for_a_table
-@click.argument("target", metavar="OUT", type=click.Path())
-@click.option("--fresh", is_flag=True, help="Start over even if there is a checkpoint of an earlier run.")
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@click.argument("target", metavar="OUT", type=click.Path(allow_dash=True))
+@click.option("--fresh", is_flag=True, help="Start over instead of resuming from the checkpoint of an earlier run.")
+@click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("--quiet", is_flag=True, help="Print no progress and no promised sizes on stderr.")
+@click.option("--quiet", is_flag=True, help="Do not show progress and sizes on stderr.")
 def command(
     source: str,
     target: str,
@@ -52,44 +54,61 @@ def command(
     weights: str | None,
     format_name: str | None,
     device: str,
+    threads: int | None,
     fresh: bool,
     force: bool,
     as_json: bool,
     quiet: bool,
     **values: Any,  # noqa: ANN401 - one value per field of the options
 ) -> None:
-    """Compress the table in IN to the .kdc file OUT.
+    """Compress the table in IN and save it as the .kdc file OUT.
 
-    With --size, --bits or --max-error the codes are chosen as `kdcode plan` does; otherwise by -K, -D and the rest.
-    The exact size of OUT is printed before learning starts. Ctrl-C saves a checkpoint beside OUT, and the same command
-    resumes from it.
+    With --size, --bits or --max-error the settings are chosen as by `kdcode plan`; otherwise by -K, -D and so on.
+    The exact size of OUT is printed before learning starts. Ctrl-C saves a checkpoint, and the same command resumes
+    from it. A dash stands for standard input or output.
     """
     from kdcode.formats import ReadOptions
     from kdcode.storage import save
 
-    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values)
+    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
     if goal is not None:
         _refuse_what_is_planned()
     check_target(target, source=source, force=force)
-    require_learning(device)
+    if target == STANDARD:
+        _check_standard_output(as_json=as_json)
+    require_learning(device, quiet=quiet)
+    from kdcode.learning.run_settings import PlanSettings
+
     table = read_table(source, format_name, reading, weights, quiet=quiet)
-    with _resumable(target, fresh=fresh) as checkpoint:
-        if goal is not None:
-            options = _planned(table, options, goal, checkpoint, quiet=quiet, device=device)
-        promised = _promise(table, options, quiet=quiet)
-        coded = learn(table, options, quiet=quiet, device=device, checkpoint=checkpoint)
-    file_bytes = save(coded, target)
-    checkpoint.remove()
+    with output_file(target) as path:
+        with _resumable(target, fresh=fresh) as checkpoint:
+            if goal is not None:
+                options = _planned(table, options, goal, checkpoint, PlanSettings(not quiet, device, threads))
+            promised = _promise(table, options, quiet=quiet)
+            coded = learn(table, options, quiet=quiet, checkpoint=checkpoint, device=device, threads=threads)
+        file_bytes = save(coded, path)
+        result = {**_result(coded, path, checkpoint), "file": target}
+    if checkpoint is not None:
+        checkpoint.remove()
     if coded.sizes != promised:
         raise StorageError(f"{target}: holds {coded.sizes.as_dict()} where {promised.as_dict()} were promised")
-    result = _result(coded, target, checkpoint.resumed_step)
     if as_json:
         page.print_json(result)
         return
-    format_flags = ["--format", format_name] if format_name else []
-    next_lines = _next_commands(coded, source, target, [*format_flags, *changed_flags(reading)])
-    page.echo([click.style(page.shown(target), bold=True), *_lines(result, coded, promised, file_bytes)])
-    page.echo(["", "next", *(f"  {line}" for line in next_lines)])
+    if target != STANDARD or not quiet:
+        page.echo(_lines(result, coded, promised, file_bytes), err=target == STANDARD)
+    if target != STANDARD:
+        format_flags = ["--format", format_name] if format_name else []
+        next_lines = _next_commands(coded, source, target, [*format_flags, *changed_flags(reading)])
+        page.echo(["", "next", *(f"  {line}" for line in next_lines)])
+
+
+def _check_standard_output(*, as_json: bool) -> None:
+    """Refuse to write a file where people, or the JSON result, would be."""
+    if as_json:
+        raise click.UsageError("--json and OUT - both write to standard output; name a file for OUT")
+    if sys.stdout.isatty():
+        raise OptionError("-: a .kdc file is not for a terminal; pipe it on, as in `| ssh …`, or name a file")
 
 
 def _refuse_what_is_planned() -> None:
@@ -103,10 +122,13 @@ def _refuse_what_is_planned() -> None:
 
 
 @contextmanager
-def _resumable(target: str, *, fresh: bool) -> Iterator[Checkpoint]:
+def _resumable(target: str, *, fresh: bool) -> Iterator[Checkpoint | None]:
     """Gives the checkpoint beside `target`; an interruption says whether the same command resumes from it."""
     from kdcode.learning import Checkpoint
 
+    if target == STANDARD:
+        yield None  # there is no place beside it
+        return
     kept = Path(f"{target}.checkpoint")
     if fresh:
         kept.unlink(missing_ok=True)
@@ -119,13 +141,13 @@ def _resumable(target: str, *, fresh: bool) -> Iterator[Checkpoint]:
 
 
 def _planned(
-    table: VectorTable, options: CompressOptions, goal: Goal, checkpoint: Checkpoint, *, quiet: bool, device: str
+    table: VectorTable, options: CompressOptions, goal: Goal, checkpoint: Checkpoint | None, settings: PlanSettings
 ) -> CompressOptions:
     """The options for a goal: those of the checkpoint where it has them, else a new plan's."""
     from kdcode.learning import planned_options
 
-    with naming_flags(OptionError), planning(quiet=quiet) as on_candidate:
-        return planned_options(table, options, goal, checkpoint=checkpoint, on_candidate=on_candidate, device=device)
+    with naming_flags(OptionError):
+        return planned_options(table, options, goal, settings, checkpoint=checkpoint)
 
 
 def _promise(table: VectorTable, options: CompressOptions, *, quiet: bool) -> Sizes:
@@ -145,29 +167,31 @@ def _setting(options: CompressOptions) -> str:
     return words + (f", scales of {options.scale_bits} bits" if options.scale_bits else "")
 
 
-def _result(coded: CodedTable, target: str, resumed_step: int) -> dict[str, Any]:
-    """What `--json` prints: the file, and the errors that were measured when it was learned."""
-    measured = ("relative_error", "mean_cosine", "norm_error", "weighted_error", "seconds")
+def _result(coded: CodedTable, path: str, checkpoint: Checkpoint | None) -> dict[str, Any]:
+    """What `--json` prints: the file, and what was measured when it was learned."""
+    measured = (*page.MEASURED, "seconds")
     return {
-        **page.describe(coded, target),
+        **page.describe(coded, path),
         **{name: coded.provenance[name] for name in measured if name in coded.provenance},
-        "resumed_step": resumed_step,
+        "resumed_step": 0 if checkpoint is None else checkpoint.resumed_step,
     }
 
 
 def _lines(result: dict[str, Any], coded: CodedTable, promised: Sizes, file_bytes: int) -> list[str]:
     facts = {
-        "as promised": f"{page.amount(promised.total)} of codes, codewords and symbols, to the byte",
-        "relative error": f"{result['relative_error']:.4f}   (0: a perfect copy, 1: the mean vector for every row)",
-        "mean cosine": f"{result['mean_cosine']:.4f}",
+        "size": f"{page.amount(promised.total)} without the header, exactly as promised",
+        **page.quality(result, coded),
         "learned in": clock(result["seconds"]),
     }
+    title = "standard output" if result["file"] == STANDARD else page.shown(result["file"])
     sizes = page.size_rows(coded.sizes, len(coded), coded.embedding_dim, file_bytes)
-    return [*sizes, *(f"  {line}" for line in page.pairs(facts))]
+    return [click.style(title, bold=True), *sizes, "", *(f"  {line}" for line in page.pairs(facts))]
 
 
 def _next_commands(coded: CodedTable, source: str, target: str, reading: list[str]) -> list[str]:
     first = coded.symbols[:200]
     symbol = next((symbol for symbol in first if symbol.isalpha() and len(symbol) > 3), first[0])
-    commands = (["info", target], ["neighbors", target, symbol], ["verify", target, source, *reading])
+    commands = [["info", target], ["neighbors", target, symbol], ["verify", target, source, *reading]]
+    if source == STANDARD:
+        commands.pop()  # it can be read only once
     return [shlex.join(["kdcode", *words]) for words in commands]

@@ -12,9 +12,9 @@ import click
 from kdcode.cli import page
 from kdcode.cli.files import read_table
 from kdcode.cli.flags import FlaggedCommand, Sections, example, flags_for, naming_flags, reading_sections, take
-from kdcode.cli.learn import planning, require_learning
-from kdcode.cli.progress import clock
+from kdcode.cli.learn import require_learning
 from kdcode.errors import OptionError
+from kdcode.progress_bar import clock
 
 if TYPE_CHECKING:
     from kdcode.learning import Candidate, Goal, Plan
@@ -22,19 +22,30 @@ if TYPE_CHECKING:
 GOALS = ("size", "bits", "max_error")
 
 _SHARED_FLAGS = (
-    click.argument("source", metavar="IN", type=click.Path(exists=True)),
-    click.option("--size", metavar="SIZE", help="20x (times smaller than float32 vectors), 500KB of file, or bytes."),
-    click.option("--bits", type=int, help="Bits of a code and its row's scale at most, whatever the codebook takes."),
-    click.option("--max-error", type=float, help="The smallest table with at most this relative error."),
+    click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True)),
+    click.option(
+        "--size",
+        metavar="SIZE",
+        help="Target size: 20x (times smaller than float32 vectors) or a file size like 500KB.",
+    ),
+    click.option(
+        "--bits", type=int, help="Target size: bits per code at most, including its row scale; the codebook is extra."
+    ),
+    click.option("--max-error", type=float, help="Find the smallest size whose relative error stays below this."),
     click.option(
         "--weights",
         metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False),
-        help="How much rows count, such as how often symbols are used: a symbol and a number in each line.",
+        type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+        help="Importance of each row, such as word frequencies: a symbol and a number per line.",
     ),
-    click.option("--format", "format_name", help="Format of IN; by default found from its name and content."),
+    click.option("--format", "format_name", help="Format of IN; by default detected from its name and content."),
     click.option(
-        "--device", default="cpu", show_default=True, help="Where to learn, as torch names it: cpu, cuda, cuda:1."
+        "--device", default="cpu", show_default=True, help="Device to learn on, as PyTorch names it: cpu, cuda, cuda:1."
+    ),
+    click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        help="Number of CPU threads; by default all that this process may use. Results do not depend on it.",
     ),
 )
 
@@ -44,7 +55,7 @@ def for_a_table(command: Callable[..., None]) -> Callable[..., None]:
     return reduce(lambda decorated, flag: flag(decorated), reversed(_SHARED_FLAGS), command)
 
 
-def take_goal(values: dict[str, Any]) -> Goal | None:
+def take_goal(values: dict[str, Any], *, quiet: bool = False) -> Goal | None:
     """Remove the goal from the values that click parsed: the one that was asked for, or None.
 
     Raises:
@@ -55,6 +66,7 @@ def take_goal(values: dict[str, Any]) -> Goal | None:
         raise click.UsageError("give one of --size, --bits and --max-error, not several")
     if not given:
         return None
+    require_learning(quiet=quiet)
     from kdcode.learning import Goal
 
     with naming_flags():
@@ -78,36 +90,37 @@ def _sections() -> Sections:
 )
 @for_a_table
 @click.option("--json", "as_json", is_flag=True, help="Print the candidates as JSON, the recommended one first.")
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@click.option("--quiet", is_flag=True, help="Do not show progress on stderr.")
 def command(
     source: str,
     *,
     weights: str | None,
     format_name: str | None,
     device: str,
+    threads: int | None,
     as_json: bool,
     quiet: bool,
     **values: Any,  # noqa: ANN401 - one value per field of the options
 ) -> None:
-    """Predict error, bytes and time of several settings for the table in IN.
+    """Predict error, size and time for a target size.
 
-    Bytes are exact. Errors and times are predicted from very short runs on a sample of the rows. The setting with a
-    star is the one that `kdcode compress` with the same size takes.
+    Several settings are tried for the table in IN. Sizes are exact; errors and times are estimated from short runs on a
+    sample of the rows. The setting marked with a star is the one that `kdcode compress` uses for the same target.
     """
     from kdcode.formats import ReadOptions
     from kdcode.options import CompressOptions
 
-    reading, goal = take(ReadOptions, values), take_goal(values)
+    reading, goal = take(ReadOptions, values), take_goal(values, quiet=quiet)
     with naming_flags():
         options = CompressOptions.of(**values)
     if goal is None:
         raise click.UsageError("say how small: one of --size, --bits and --max-error")
-    require_learning(device)
+    require_learning(device, quiet=quiet)
     from kdcode.learning import plan
 
     table = read_table(source, format_name, reading, weights, quiet=quiet)
-    with naming_flags(OptionError), planning(quiet=quiet) as on_candidate:
-        found = plan(table, **asdict(goal), options=options, on_candidate=on_candidate, device=device)
+    with naming_flags(OptionError):
+        found = plan(table, **asdict(goal), options=options, progress=not quiet, device=device, threads=threads)
     if as_json:
         page.print_json([candidate.as_dict() for candidate in found.candidates])
         return

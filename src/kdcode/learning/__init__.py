@@ -1,4 +1,4 @@
-"""Learning codes (needs torch: `pip install 'kdcode[learn]'`)."""
+"""Learning codes (needs torch: the extra `learn`)."""
 
 from kdcode.errors import MissingExtraError
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,52 +10,68 @@ import torch
 
 from kdcode._version import __version__
 from kdcode.codec.codec import checked_vectors
+from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 from kdcode.evaluation import evaluate
-from kdcode.learning.checkpoint import Checkpoint
+from kdcode.inputs import TableSource, as_table
 from kdcode.learning.gradient.encoder import Encoder
-from kdcode.learning.learners import LEARNERS, total_steps
+from kdcode.learning.interrupts import stopping_at_safe_places
+from kdcode.learning.learners import LEARNERS, start_of, step_work
 from kdcode.learning.planning import PLANNED, Goal, planned_options
-from kdcode.learning.progress import OnStep
+from kdcode.learning.progress import OnStep, StepReport, showing_steps
 from kdcode.learning.rounding import rounded, with_row_scales
 from kdcode.learning.run import Run, run_identity
+from kdcode.learning.run_settings import CompressKeywords, PlanSettings, RunSettings
 from kdcode.learning.training_table import TrainingTable
-from kdcode.options import BatchOptions, CompressOptions, checked_spec
+from kdcode.option_keywords import listing_keywords
+from kdcode.options import BatchOptions, CompressOptions, GradientOptions, checked_spec
 from kdcode.table import VectorTable
 
 
+@listing_keywords(RunSettings)
 def compress(
-    table: VectorTable,
-    options: CompressOptions | None = None,
-    *,
+    table: TableSource,
     size: str | int | None = None,
-    on_step: OnStep | None = None,
-    checkpoint: Checkpoint | None = None,
-    device: torch.device | str = "cpu",
-    **changes: Any,  # noqa: ANN401 - option values of any type
+    *,
+    bits: int | None = None,
+    max_error: float | None = None,
+    options: CompressOptions | None = None,
+    **keywords: Unpack[CompressKeywords],
 ) -> CodedTable:
     """Learn a code for every symbol of a table.
 
+        coded = kdcode.compress(table, "20x")
+        coded = kdcode.compress(table, codebook_size=16, code_length=32, effort="fast", progress=True)
+
     Args:
-        table: symbols and vectors.
-        options: how; the defaults where left out.
-        size: like 20x, 500KB or bytes: takes the settings that `plan` recommends, in place of those in `options`.
-        on_step: called after every step with a `StepReport`. If it raises, a checkpoint is written first.
-        checkpoint: makes a stopped run resumable.
-        device: where to learn.
-        **changes: single options by name, over `options`; those of the learner among them.
+        table: symbols and vectors: a `VectorTable`, an array, a tensor, an `nn.Embedding`, a DataFrame, a dict,
+            gensim's KeyedVectors, or a path; see `kdcode.as_table`.
+        size: like 20x (times smaller than float32 vectors), 500KB (of the file), or bytes. The shape of the code is
+            then the one that `plan` recommends.
+        bits: of a code at most, in place of a size.
+        max_error: the relative squared error not to be exceeded, in place of a size; the smallest table is sought.
+        options: how to compress; the defaults where left out.
+        **keywords: single options, which go before those in `options`, and how to run. They are listed below.
 
     Returns:
-        The coded table. What was lost is in its `provenance`: relative_error, mean_cosine and norm_error.
+        The coded table. What was lost is in its `provenance`: relative_error, mean_cosine, norm_error, recall_at_10 and
+        shared_codes, among others.
+
+    Raises:
+        OptionError: options that do not exist, do not fit together, or cannot work for this table.
     """
-    options = (options or CompressOptions()).changed(**changes)
-    if size is not None:
+    others: dict[str, Any] = {**keywords}
+    settings = RunSettings.take(others)
+    chosen = _options(options, size, others)
+    goal, vectors = Goal.given(size=size, bits=bits, max_error=max_error), as_table(table)
+    if goal is not None:
         for name in PLANNED:
-            if name in changes:
-                raise OptionError(f"{name} is chosen for the size {size}; leave one of the two out")
-        options = planned_options(table, options, Goal(size=size), checkpoint=checkpoint, device=device)
-    return _compress(table, options, on_step, checkpoint, device)[0]
+            if name in others:
+                raise OptionError(f"{name} is chosen for {goal}; leave one of the two out")
+        planning = PlanSettings(settings.progress is True, settings.device, settings.threads)
+        chosen = planned_options(vectors, chosen, goal, planning, checkpoint=settings.run_checkpoint)
+    return _compress(vectors, chosen, settings)[0]
 
 
 class LearnedEncoder(NamedTuple):
@@ -72,14 +87,12 @@ class LearnedEncoder(NamedTuple):
         return codes.reshape(*array.shape[:-1], codes.shape[1])
 
 
+@listing_keywords(RunSettings)
 def learn_encoder(
-    table: VectorTable,
-    options: CompressOptions | None = None,
+    table: TableSource,
     *,
-    on_step: OnStep | None = None,
-    checkpoint: Checkpoint | None = None,
-    device: torch.device | str = "cpu",
-    **changes: Any,  # noqa: ANN401 - option values of any type
+    options: CompressOptions | None = None,
+    **keywords: Unpack[CompressKeywords],
 ) -> LearnedEncoder:
     """What `compress` does with `learner="encoder"`, and the learned network beside the coded table.
 
@@ -93,33 +106,59 @@ def learn_encoder(
 
     Arguments are those of `compress`; the encoder is given back on the CPU.
     """
-    options = options or CompressOptions()
-    if options.learner is None:
-        changes = {"learner": "encoder", **changes}
-    options = options.changed(**changes)
-    if options.learning.name != "encoder":
-        raise OptionError(f"learner must be encoder to learn one, got {options.learning.name!r}")
-    coded, encoder = _compress(table, options, on_step, checkpoint, device)
+    others: dict[str, Any] = {**keywords}
+    settings = RunSettings.take(others)
+    if options is None or options.learner is None:
+        others = {"learner": "encoder", **others}
+    chosen = _options(options, None, others)
+    if chosen.learning.name != "encoder":
+        raise OptionError(f"learner must be encoder to learn one, got {chosen.learning.name!r}")
+    coded, encoder = _compress(as_table(table), chosen, settings)
     return LearnedEncoder(coded, cast(Encoder, encoder).cpu().eval())
 
 
-def _compress(
-    table: VectorTable,
-    options: CompressOptions,
-    on_step: OnStep | None,
-    checkpoint: Checkpoint | None,
-    device: torch.device | str,
-) -> tuple[CodedTable, Encoder | None]:
+def _options(options: CompressOptions | None, size: object, changes: dict[str, Any]) -> CompressOptions:
+    """Options with some changed by name."""
+    for given in (options, size):
+        if not isinstance(given, CompressOptions | str | int | None):
+            raise OptionError(f"options must be CompressOptions, got {type(given).__name__}")
+    if isinstance(size, CompressOptions):
+        raise OptionError("the second argument is a size, like 20x; give options by name: options=...")
+    return (options or CompressOptions()).changed(**changes)
+
+
+def _compress(table: VectorTable, options: CompressOptions, settings: RunSettings) -> tuple[CodedTable, Encoder | None]:
     """The coded table, and the network where the learner has one."""
+    with (
+        using_threads(settings.threads),
+        showing_steps(settings.progress) as show,
+        stopping_at_safe_places(settings.run_checkpoint is not None) as stop_if_asked,
+    ):
+
+        def on_step(report: StepReport) -> None:
+            if show is not None:
+                show(report)
+            stop_if_asked()
+
+        return _learned(table, options, settings, on_step)
+
+
+def _learned(
+    table: VectorTable, options: CompressOptions, settings: RunSettings, on_step: OnStep
+) -> tuple[CodedTable, Encoder | None]:
+    """What `_compress` gives; `on_step` is called after every step."""
     spec = checked_spec(table, options)  # refuses what cannot work before anything is done
     if table.weights is not None and options.learning.name == "encoder":
         raise OptionError("rows with weights are for other learners than the encoder")
     if isinstance(options.learning, BatchOptions):
         options = options.changed(epochs=options.learning.epochs_for(len(table)))
-    started = time.monotonic()
+    if isinstance(options.learning, GradientOptions):
+        options = options.changed(start=start_of(spec, options.learning))
+    checkpoint = settings.run_checkpoint
     identity = "" if checkpoint is None else run_identity(table, options.as_dict())
-    run = Run(total_steps(len(table), spec, options), identity, on_step, checkpoint)
-    training = TrainingTable.of(table, options, device)
+    work = step_work(len(table), spec, options)
+    run = Run(len(work), identity, on_step, checkpoint, work)
+    training = TrainingTable.of(table, options, settings.device)
     found = LEARNERS[options.learning.name](training, spec, options, run)
     moved, codec = rounded(training, found, refine=_codes_may_move(options))
     del training  # as large as the table
@@ -132,7 +171,8 @@ def _compress(
         learner=options.learning.name,
         options=options.as_dict(),
         **{name: round(value, 6) for name, value in lost.as_dict().items()},
-        seconds=round(time.monotonic() - started, 1),
+        shared_codes=coded.shared_codes,
+        seconds=round(run.seconds, 1),
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
     )
     return coded, found.encoder

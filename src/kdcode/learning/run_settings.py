@@ -1,0 +1,73 @@
+"""How a run is carried out: what it shows, where it saves itself, and on what it computes. None of it changes codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from kdcode.learning.checkpoint import Checkpoint
+from kdcode.learning.devices import checked_device
+from kdcode.option_fields import check_fields, option
+from kdcode.option_keywords import OptionKeywords
+
+Settings = TypeVar("Settings", bound="PlanSettings")
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """How a plan is made."""
+
+    progress: bool | Callable[..., None] = option(
+        False, "True shows a progress bar; a function is called before each probe with (done, of, name)."
+    )
+    device: torch.device | str = option("cpu", "Where to compute, as torch names it: cpu, cuda, cuda:1.")
+    threads: int | None = option(None, "CPU threads; by default as many as this process may use.", low=1)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        checked_device(self.device)
+
+    @classmethod
+    def take(cls: type[Settings], keywords: dict[str, Any]) -> Settings:
+        """Remove the settings of a run from keywords that hold options too."""
+        names = [item.name for item in fields(cls) if item.name in keywords]
+        return cls(**{name: keywords.pop(name) for name in names})
+
+
+@dataclass(frozen=True)
+class RunSettings(PlanSettings):
+    """How a run of `compress` is made."""
+
+    progress: bool | Callable[..., None] = option(
+        False, "True shows a progress bar; a function is called after every step with a `StepReport`."
+    )
+    checkpoint: Checkpoint | str | Path | None = option(
+        None, "File that a stopped run resumes from; it stays until you remove it."
+    )
+
+    @cached_property
+    def run_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint, where a path is given the one of that file."""
+        return Checkpoint(self.checkpoint) if isinstance(self.checkpoint, str | Path) else self.checkpoint
+
+
+class PlanKeywords(OptionKeywords, total=False):
+    """Keywords of `plan`: options, and how to run."""
+
+    progress: bool | Callable[[int, int, str], None]
+    device: torch.device | str
+    threads: int | None
+
+
+class CompressKeywords(OptionKeywords, total=False):
+    """Keywords of `compress`: options, and how to run."""
+
+    progress: bool | Callable[..., None]
+    device: torch.device | str
+    threads: int | None
+    checkpoint: Checkpoint | str | Path | None
