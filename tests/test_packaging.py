@@ -1,0 +1,132 @@
+"""The packages that are built: the sdist is complete, and the wheel serves in an environment with nothing else."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kdcode
+from kdcode import errors
+from kdcode.codec import CodecSpec, make_codec
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+NOT_SOURCE = {"build", "dist"}  # what building leaves in a checkout
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """The folder with an sdist and the wheel built from that sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def source_files() -> set[str]:
+    """Every file that belongs to the project, seen from its root."""
+    found = set()
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        ours = parts[0] == ".ci" or not (parts[0].startswith(".") or parts[0] in NOT_SOURCE)
+        if ours and path.is_file() and not {"__pycache__", "work"} & set(parts):
+            found.add("/".join(parts))
+    return found
+
+
+def test_the_sdist_has_every_file_of_the_project(packages):
+    with tarfile.open(next(packages.glob("*.tar.gz"))) as sdist:
+        held = {name.partition("/")[2] for name in sdist.getnames()}
+    assert not sorted(source_files() - held)
+
+
+def test_the_wheel_has_the_package_its_data_and_its_licences(packages):
+    with zipfile.ZipFile(next(packages.glob("*.whl"))) as wheel:
+        held = set(wheel.namelist())
+    package = {name.removeprefix("src/") for name in source_files() if name.startswith("src/kdcode/")}
+    assert not sorted(package - held)
+    assert {name.partition("/")[0].partition("-")[0] for name in held} == {"kdcode"}  # the package and its metadata
+    assert sum(name.endswith(("/LICENSE", "/LICENSE-GLOVE")) for name in held) >= 2
+
+
+def test_errors_name_the_packages_of_the_extras():
+    extras = dict(PROJECT["project"]["optional-dependencies"])
+    del extras["dev"]
+    assert extras == {name: [package] for name, package in errors.EXTRAS.items()}
+
+
+def test_the_demo_installs_no_tools_of_developers():
+    def printed(target):
+        command = ["make", "--dry-run", "--always-make", target]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert ".[learn]" in printed("demo")
+    assert ".[dev]" not in printed("demo")
+    assert ".[dev]" in printed("test")
+
+
+SERVE = """
+import numpy as np
+import kdcode
+
+coded = kdcode.load("t.kdc")
+assert coded.decode([[0, 1], [2, 3]]).shape == (2, 2, 6)
+assert np.allclose(coded["s3"], coded.decode([3])[0])
+assert len(coded.neighbors("s3", 4)) == 4
+assert len(kdcode.data.glove_50d()) == 10_000
+try:
+    kdcode.compress
+except kdcode.errors.MissingExtraError as error:
+    print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def empty(packages, tmp_path_factory):
+    """The programs of an environment that holds the wheel and what it depends on, and a folder with one table."""
+    folder = tmp_path_factory.mktemp("empty")
+    venv.create(folder / "venv", with_pip=False)
+    programs = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
+    install = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--quiet"]
+    wheel = next(packages.glob("*.whl"))
+    environment = os.environ | {"PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
+    done = subprocess.run([*install, str(wheel)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    random = np.random.default_rng(0)
+    spec = CodecSpec.named("linear", 6, 5, 3)
+    codec = make_codec(spec, {name: random.normal(size=shape) for name, shape in spec.weight_shapes().items()})
+    symbols = [f"s{row}" for row in range(20)]
+    kdcode.save(kdcode.CodedTable.from_codes(symbols, random.integers(0, 5, size=(20, 3)), codec), folder / "t.kdc")
+    (folder / "words.txt").write_text("a 1 2\nb 3 4\n", encoding="utf-8")
+    return programs
+
+
+def run(empty, *line):
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [str(empty / line[0]), *line[1:]]
+    return subprocess.run(
+        command, cwd=empty.parent.parent, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_wheel_alone_serves_and_says_what_learning_needs(empty):
+    done = run(empty, "python", "-c", SERVE)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"torch is required for learning codes and is not installed: {errors.install_line('learn')}\n"
+
+
+def test_the_command_of_the_wheel_works(empty):
+    told = run(empty, "kdcode", "info", "t.kdc")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith("t.kdc\n")
+    refused = run(empty, "kdcode", "compress", "words.txt", "u.kdc")
+    assert refused.returncode == 1
+    assert errors.install_line("learn") in refused.stderr
