@@ -22,6 +22,7 @@ This page is the help text of every command, with all of its options; `python do
 `kdcode compress --help` shows the options that most runs need, and `kdcode compress --help-all` shows all of them.
 
 Results go to stdout, everything else to stderr. With `--json` a command prints one JSON document and nothing else.
+A dash (`-`) reads a file from standard input or writes one to standard output.
 
 | exit code | meaning |
 |---|---|

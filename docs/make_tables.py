@@ -1,0 +1,274 @@
+"""Write the numbers of README.md and of the pages in docs/ from the committed results.
+
+    python docs/make_tables.py
+
+A page marks each place with `<!-- results: NAME -->` and `<!-- end -->`; what stands between is written by the function
+of that name in PARTS. A test compares the two and fails when a page is out of date.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "recipes.md")
+MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+METHODS = (
+    *("kdcode", "kdcode, fast", "faiss LSQ", "faiss RQ", "faiss OPQ", "faiss PQ"),
+    *("int4 rows", "int8 rows", "SVD, float16"),
+)
+TASKS = {"trec": "TREC", "sst2": "SST-2"}
+Record = dict[str, Any]
+
+
+def rows_of(name: str, folder: str = "benchmarks") -> list[Record]:
+    """The rows of a committed result."""
+    rows: list[Record] = json.loads((ROOT / folder / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(line)} |\n".replace("| --- ", "|---").replace("|--- |", "|---|") for line in lines)
+
+
+def megabytes(count: int) -> str:
+    """Like 5.1 MB."""
+    return f"{count / 1e6:.1f} MB" if count < 1e7 else f"{count / 1e6:.0f} MB"
+
+
+def percent(share: float) -> str:
+    """Like 90.2%."""
+    return f"{100 * share:.1f}%"
+
+
+def _error(value: float) -> str:
+    if value == 0:
+        return "0"
+    return "< 0.001" if value < 0.0005 else f"{value:.3f}"
+
+
+def _copy_cells(row: Record) -> list[str]:
+    ratio, recall = row["ratio"], row["recall_at_10"]
+    return [
+        row["name"],
+        megabytes(row["bytes"]),
+        f"{ratio:.1f}x" if 1 < ratio < 10 else f"{ratio:.0f}x",
+        _error(row["relative_error"]),
+        "1" if recall == 1 else f"{recall:.2f}",
+    ]
+
+
+def replaced() -> str:
+    """README's table: classifiers whose embedding is replaced after training."""
+    heads = ["50,000 words x 100", "size", "smaller", "relative error", "recall@10"]
+    heads += [f"{name} accuracy" for name in TASKS.values()]
+    shown = [row for row in rows_of("task_accuracy") if "unweighted" not in row["name"]]
+    rows = [[*_copy_cells(row), *(percent(row[f"{task}_replaced"]) for task in TASKS)] for row in shown]
+    return table(heads, rows)
+
+
+def replaced_in_words() -> str:
+    """What README says below its five lines."""
+    rows = {row["name"]: row for row in rows_of("task_accuracy")}
+    full, small = rows["float32 rows"], rows["kdcode, 20x"]
+    before, after = percent(full["trec_replaced"]), percent(small["trec_replaced"])
+    return (
+        f"For a question classifier (TREC) over 50,000 GloVe vectors, these lines shrink the embedding from "
+        f"{megabytes(full['bytes'])} to {megabytes(small['bytes'])}.\n"
+        f"Test accuracy is **{before} before and {after} after**, without any retraining.\n"
+    )
+
+
+def task_accuracy() -> str:
+    """Both ways to use a smaller table, with spreads."""
+    ways = [(name, task, way) for task, name in TASKS.items() for way in ("replaced", "trained")]
+    heads = ["", "size", "learned in", "relative error", "recall@10", *(f"{name}, {way}" for name, _, way in ways)]
+
+    def accuracy(row: Record, key: str) -> str:
+        return f"{percent(row[key])} ± {100 * row[key + '_deviation']:.1f}" if key in row else "–"
+
+    rows = []
+    for row in rows_of("task_accuracy"):
+        name, size, _, *lost = _copy_cells(row)
+        seconds = f"{row['seconds']:.0f} s" if row["seconds"] else "–"
+        rows.append([name, size, seconds, *lost, *(accuracy(row, f"{task}_{way}") for _, task, way in ways)])
+    return table(heads, rows)
+
+
+def equal_bytes() -> str:
+    """Errors of every method at each size, 50,000 words of GloVe."""
+    errors = {
+        (row["method"], row["times"]): row.get("relative_error")
+        for row in rows_of("equal_bytes")
+        if row["table"] == "glove-50k"
+    }
+    times = (10, 20, 40, 80)
+    found = {method: [errors.get((method, each)) for each in times] for method in METHODS}
+    return table(
+        ["50,000 words of GloVe", *(f"{each}x" for each in times)],
+        [[method, *("–" if one is None else f"{one:.3f}" for one in row)] for method, row in found.items() if any(row)],
+    )
+
+
+def equal_bits() -> str:
+    """Errors and times with the same shape of code."""
+    rows = []
+    for row in rows_of("equal_bits"):
+        new = next(way for way in row["unseen"] if way["way"] in ("its own", "beam 8, sweeps 0"))
+        numbers = [f"{row['relative_error']:.3f}", f"{row['train_seconds']:.0f} s", f"{new['relative_error']:.3f}"]
+        rows.append([row["method"], str(8 * row["positions"]), *numbers, f"{new['rows_per_second']:,}"])
+    return table(["", "bits", "relative error", "learned in", "error on new vectors", "new vectors per second"], rows)
+
+
+def _reconstruction(count: int) -> str:
+    rows = [
+        [
+            row["name"],
+            *(f"{row[key]:.3f}" for key in ("relative_error", "mean_cosine")),
+            *(f"{row[key]:.0f}x" for key in ("ratio", "file_ratio")),
+            f"{row['seconds']:.0f} s",
+        ]
+        for row in rows_of("reconstruction")
+        if row["rows"] == count
+    ]
+    heads = ["relative error", "mean cosine", "vectors smaller", "file smaller", "learned in"]
+    return table([f"{count:,} words", *heads], rows)
+
+
+def scaling() -> str:
+    """Time and memory against the number of rows."""
+    rows = [
+        row for row in rows_of("scaling") if (row["codebook_size"], row["code_length"], row["dim"]) == (256, 8, 100)
+    ]
+    cells = [
+        [f"{row['rows']:,}", f"{row['seconds']:.0f} s", f"{row['table_mb']:.0f} MB", f"{row['peak_mb']:.0f} MB"]
+        for row in rows
+    ]
+    return table(["rows", "learned in", "the table itself", "peak memory"], cells)
+
+
+def plans() -> str:
+    """What compressing to a size takes, from a table in memory to a coded table."""
+    heads = ["table", "rows x dimensions", "size", "effort", "plan", "learn", "predicted error", "error", "recall@10"]
+    lines = [
+        [
+            row["table"],
+            f"{row['rows']:,} x {row['dim']}",
+            row["size"],
+            row["effort"],
+            f"{row['plan_seconds']:.1f} s",
+            f"{row['learn_seconds']:.0f} s",
+            _error(row["predicted_error"]),
+            _error(row["relative_error"]),
+            f"{row['recall_at_10']:.2f}",
+        ]
+        for row in rows_of("plans")
+    ]
+    return table(heads, lines)
+
+
+def threads() -> str:
+    """Learning beside other work."""
+    heads = ["50,000 x 100, K=256, D=8, fast", "seconds", "CPU seconds", "times alone"]
+    lines = [
+        [row["case"], f"{row['seconds']:.1f}", f"{row['cpu_seconds']:.1f}", f"{row['times_alone']:.2f}"]
+        for row in rows_of("threads")
+    ]
+    return table(heads, lines)
+
+
+def perplexity() -> str:
+    """The paper's language model."""
+    rows = {row["row"]: row for row in rows_of("ptb_perplexity-small", "experiments") if row["seed"] == 0}
+    shown = {
+        "full table": "conventional",
+        "random codes, linear": "random-linear",
+        "learned codes, linear": "linear-linear",
+        "learned codes, LSTM": "linear-lstm",
+    }
+    cells = [
+        [
+            name,
+            f"{rows[key]['embedding_parameters']:,}",
+            f"{rows[key]['test_perplexity']:.1f}",
+            f"{rows[key]['paper_test_perplexity']:.1f}",
+        ]
+        for name, key in shown.items()
+    ]
+    return table(["embedding", "parameters", "test perplexity", "in the paper"], cells)
+
+
+def _sentence_rows(part: str) -> list[Record]:
+    return [row for row in rows_of("sentence_encoder") if row["part"] == part]
+
+
+def tokens() -> str:
+    """A sentence encoder whose token table is replaced."""
+    rows = _sentence_rows("tokens")
+    full = rows[0]
+    cells = [["full table", megabytes(full["full_bytes"]), megabytes(full["model_bytes"]), "", "0", "1", "1"]]
+    cells += [
+        [
+            f"{row['times']}x",
+            megabytes(row["bytes"]),
+            megabytes(row["model_bytes"] - row["full_bytes"] + row["bytes"]),
+            f"{row['seconds']:.0f} s",
+            *(f"{row[key]:.3f}" for key in ("relative_error", "sentence_cosine")),
+            f"{row['sentence_recall_at_10']:.2f}",
+        ]
+        for row in rows
+    ]
+    heads = ["", "token table", "whole model", "learned in", "relative error", "sentence cosine", "sentence recall@10"]
+    return table(heads, cells)
+
+
+def retrieval() -> str:
+    """Vectors of sentences, compressed and searched."""
+    rows = _sentence_rows("retrieval")
+    cells = [["full vectors", megabytes(rows[0]["full_bytes"]), "", "", "1", "1"]]
+    cells += [
+        [
+            f"{row['times']}x",
+            megabytes(row["bytes"]),
+            f"{row['seconds']:.0f} s",
+            f"{row['ms_per_query']:.1f} ms",
+            *(f"{row[key]:.2f}" for key in ("query_recall_at_10", "reranked_recall_at_10")),
+        ]
+        for row in rows
+    ]
+    count, _, dim = rows[0]["table"].split()
+    heads = [f"{int(count):,} x {dim}", "size", "learned in", "time per query", "recall@10", "reranked"]
+    return table(heads, cells)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "replaced": replaced,
+    "replaced_in_words": replaced_in_words,
+    "task_accuracy": task_accuracy,
+    "tokens": tokens,
+    "retrieval": retrieval,
+    "equal_bytes": equal_bytes,
+    "equal_bits": equal_bits,
+    "reconstruction_small": lambda: _reconstruction(10_000),
+    "reconstruction_large": lambda: _reconstruction(100_000),
+    "scaling": scaling,
+    "plans": plans,
+    "threads": threads,
+    "perplexity": perplexity,
+}
+
+
+def filled(page: str) -> str:
+    """A page with every marked place written anew."""
+    return MARKED.sub(lambda match: match[1] + PARTS[match[2]]() + match[3], page)
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
