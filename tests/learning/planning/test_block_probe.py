@@ -10,7 +10,7 @@ import kdcode
 from kdcode.data import glove_50d
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.planning import block_probe
-from kdcode.learning.planning.block_probe import Sample, gaussian_limit, probe
+from kdcode.learning.planning.block_probe import Sample, _drawn, gaussian_limit, probe
 from kdcode.learning.starts import warm_start
 from kdcode.options import CompressOptions
 
@@ -71,3 +71,20 @@ def test_a_table_without_variance_is_probed():
     options = PRODUCT.changed(code_length=4)
     found = probe(Sample.of(table, 20, options, "cpu"), options.spec(8), SCHEDULES["fast"], 0)
     assert found.seen == pytest.approx(0, abs=1e-9)
+
+
+def test_rows_that_count_more_are_drawn_sooner_and_stand_for_fewer():
+    table = glove_50d().head(2000)
+    weights = 1 / (np.arange(2000) + 10)
+    unit = table.matrix / np.linalg.norm(table.matrix, axis=1, keepdims=True)
+    weighted = kdcode.VectorTable(None, unit, weights)
+    order, chances = _drawn(weighted, 300, 0)
+    assert chances.sum() == pytest.approx(300, rel=1e-3)
+    assert set(np.flatnonzero(chances == 1)) <= set(order[:300])
+    sums = []
+    for seed in range(20):
+        order, chances = _drawn(weighted, 300, seed)
+        picked = order[:300]
+        sums.append((weights[picked] / chances[picked]).sum())  # each estimates the sum of all weights
+    assert np.mean(sums) == pytest.approx(weights.sum(), rel=0.02)
+    assert np.std(sums) < 0.05 * weights.sum()

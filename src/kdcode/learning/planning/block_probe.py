@@ -67,13 +67,14 @@ class Sample:
     @classmethod
     def of(cls, table: VectorTable, rows: int, options: CompressOptions, device: torch.device | str) -> Sample:
         """Draw so many rows, and up to 2,000 others."""
-        order = np.random.default_rng(options.seed).permutation(len(table))
+        order, chances = _drawn(table, rows, options.seed)
         picked, others = np.sort(order[:rows]), np.sort(order[rows : rows + _UNSEEN_ROWS])
-        training = TrainingTable.of(_some_rows(table, picked), options, device)
+        training = TrainingTable.of(_some_rows(table, picked, chances), options, device)
         if not len(others):
             return cls(training, training.vectors[:0], training.vectors[:0, 0], 1.0)
-        unseen = rows_of(_some_rows(table, others), training.row_length, device)
-        weights = torch.ones(len(unseen)) if table.weights is None else torch.from_numpy(table.weights[others]).float()
+        unseen = rows_of(_some_rows(table, others, chances), training.row_length, device)
+        counted = _some_rows(table, others, chances).weights
+        weights = torch.ones(len(unseen)) if counted is None else torch.from_numpy(np.array(counted)).float()
         unseen = (unseen - training.shift) / (training.scale or 1.0)
         return cls(training, unseen, weights.to(unseen), rows / len(table))
 
@@ -232,5 +233,32 @@ def gaussian_limit(vectors: Tensor, bits: float) -> float:
     return float(variances.clamp_max(math.exp(high)).sum())
 
 
-def _some_rows(table: VectorTable, rows: npt.NDArray[np.int64]) -> VectorTable:
-    return VectorTable(None, table.matrix[rows], None if table.weights is None else table.weights[rows])
+def _drawn(table: VectorTable, rows: int, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:
+    """All rows in the order in which a sample takes them, and the chance of each to be among the first `rows`.
+
+    Rows that count more, or are longer, are drawn sooner: else a few of them, there or not, would decide what a sample
+    tells.
+    """
+    random = np.random.default_rng(seed)
+    if table.weights is None or rows == len(table):
+        return random.permutation(len(table)), None
+    lengths = np.concatenate([np.linalg.norm(vectors.astype(np.float64), axis=1) for _, vectors in table.chunks()])
+    weights = table.weights * np.maximum(lengths, 1e-3 * lengths.mean()) ** 2  # what a row adds to the energy
+    weights /= weights.max() or 1.0
+    low, high = 0.0, rows / max(weights.min(), 1e-12)
+    for _ in range(100):  # chances in proportion to weights, at most 1, that add up to the number of rows
+        scale = (low + high) / 2
+        low, high = (scale, high) if np.minimum(1, scale * weights).sum() < rows else (low, scale)
+    chances = np.clip(high * weights, 1e-12, 1)
+    # The rows with the smallest keys are a sample with nearly these chances (Rosén's order sampling).
+    drawn = random.random(len(table))
+    keys = drawn * (1 - chances) / np.maximum(chances * (1 - drawn), 1e-300)
+    return np.argsort(keys, kind="stable"), chances
+
+
+def _some_rows(table: VectorTable, rows: npt.NDArray[np.int64], chances: npt.NDArray[np.float64] | None) -> VectorTable:
+    """Some rows, which count by their weight over the chance that they had to be drawn."""
+    if table.weights is None:
+        return VectorTable(None, table.matrix[rows])
+    weights = table.weights[rows] if chances is None else table.weights[rows] / chances[rows]
+    return VectorTable(None, table.matrix[rows], weights)
