@@ -23,7 +23,10 @@ from kdcode.table import VectorTable
 
 @dataclass(frozen=True)
 class Fitted:
-    """Constants of the prediction, fitted to the probes and whole runs in benchmarks/results/plans.json.
+    """Constants of the prediction, set by hand from some forty whole runs that benchmarks/LOG.md sums up.
+
+    Those runs were not kept. What is kept is how the constants did since: benchmarks/results/plans.json has predicted
+    and reached errors of 12 runs. `best` rests on three runs, and sums in groups on three settings.
 
     Args:
         share: of the gap between the errors of unseen and of seen rows that is missing in the latter: for a sum of few
