@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import zlib
 from pathlib import Path
@@ -14,6 +16,7 @@ DTYPES = {"U8": "u1", "I8": "i1", "U64": "<u8", "F16": "<f2", "F32": "<f4"}
 
 def read(path: Path) -> tuple[list[str], list[list[int]], list[list[float]]]:
     """The symbols, codes and vectors of a file."""
+    check_digests(path.read_bytes())
     parts = Parts.of(path)
     tensors = {
         name: np.frombuffer(content, dtype=DTYPES[dtype]).reshape(shape)
@@ -39,6 +42,17 @@ def read(path: Path) -> tuple[list[str], list[list[int]], list[list[float]]]:
             ]
         vectors.append([x * float(levels[code[-1] if "scale_levels" in tensors else 0]) for x in coordinates])
     return symbols(tensors, len(codes)), codes, vectors
+
+
+def check_digests(raw: bytes) -> None:
+    """Every block of 65,536 bytes before the digests has the digest of its number."""
+    length = int.from_bytes(raw[:8], "little")
+    start, end = json.loads(raw[8 : 8 + length])["digests"]["data_offsets"]
+    covered, digests = raw[: 8 + length + start], raw[8 + length + start : 8 + length + end]
+    assert 8 + length + end == len(raw)
+    for number in range(math.ceil(len(covered) / 65536)):
+        block = covered[65536 * number : 65536 * (number + 1)]
+        assert hashlib.sha256(block).digest()[:16] == digests[16 * number : 16 * (number + 1)]
 
 
 def bits(row: np.ndarray, widths: list[int]) -> list[int]:

@@ -2,6 +2,8 @@ import copy
 import errno
 import os
 import pickle
+import tomllib
+import traceback
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from kdcode.safetensors_header import HeaderError
         (errors.RowError, IndexError),
         (errors.FormatError, ValueError),
         (errors.StorageError, ValueError),
+        (errors.LimitError, ValueError),
         (errors.FileError, OSError),
         (errors.MissingFileError, FileNotFoundError),
         (errors.FileAccessError, PermissionError),
@@ -62,6 +65,13 @@ def test_what_the_system_says_of_a_file_becomes_a_refusal_that_names_it(number, 
             assert (raised.errno, raised.filename) == (number, "none/a.txt")
 
 
+def test_the_install_lines_are_those_of_the_package():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {name: project["optional-dependencies"][name] for name in errors.EXTRAS} == {
+        name: [package] for name, package in errors.EXTRAS.items()
+    }
+
+
 OURS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.KdcodeError)]
 PLAIN = [kind for kind in OURS if "__init__" not in vars(kind)]
 
@@ -92,3 +102,35 @@ def test_a_warning_of_skipped_lines_reads_like_a_sentence():
     warning = SkippedLinesWarning(Path("a.txt"), 3, "line 2: too few numbers")
     assert str(warning) == "a.txt: skipped 3 bad lines or rows, the first: line 2: too few numbers"
     assert (warning.count, warning.first) == (3, "line 2: too few numbers")
+
+
+HOSTILE = "a\x1b[7m\x9b\u202e\udcff\U000e0041\nb"
+ESCAPED = "a\\x1b[7m\\x9b\\u202e\\udcff\\U000e0041\\nb"
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        *(kind(f"{HOSTILE}: what was wrong") for kind in PLAIN),
+        HeaderError(HOSTILE),
+        errors.file_error(HOSTILE, "read", FileNotFoundError(errno.ENOENT, "none")),
+        errors.file_error(f"{HOSTILE}/{HOSTILE}", "written", FileNotFoundError(errno.ENOENT, "none")),
+        errors.CheckpointInUseError(HOSTILE),
+        errors.MissingExtraError(HOSTILE, "parquet"),
+        errors.UnknownSymbolError(HOSTILE),
+        errors.UnknownSymbolError("x", HOSTILE),
+        errors.UnknownSymbolsError([(HOSTILE, None), ("x", HOSTILE)]),
+        SkippedLinesWarning(Path(HOSTILE), 3, f"line 2: {HOSTILE}"),
+        ChosenMatrixWarning(Path(HOSTILE), HOSTILE, (1, 2)),
+    ],
+    ids=lambda raised: type(raised).__name__,
+)
+def test_a_message_is_one_line_that_is_safe_to_print(raised):
+    assert ESCAPED in str(raised)
+    assert str(raised).isprintable()
+    in_a_traceback = "".join(traceback.format_exception_only(raised))
+    assert in_a_traceback.removesuffix("\n").isprintable()
+
+
+def test_no_error_prints_a_message_that_was_not_made_safe():
+    assert [kind for kind in [*OURS, HeaderError] if "__str__" in vars(kind)] == [errors.KdcodeError]

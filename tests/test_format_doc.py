@@ -11,6 +11,7 @@ from sample_tables import NAMES, coded_table, spec_of, words
 from kdcode import CodedTable, load, save, storage
 from kdcode.codec import CodecSpec, make_codec
 from kdcode.codec.spec import KINDS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS
+from kdcode.digests import BLOCK_BYTES, DIGEST_BYTES
 from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES
 
 ROOT = Path(__file__).parent.parent
@@ -62,7 +63,7 @@ def rows_of(section: str) -> list[list[str]]:
 
 def test_every_tensor_is_on_the_page_and_no_other():
     documented = {cells[0].strip("`") for cells in rows_of("Tensors")}
-    written = {"codes"}
+    written = {"codes", "digests"}
     for name in NAMES:
         written |= set(spec_of(name, "int8").tensor_layout())
     written |= {f"symbols.{name}" for name in coded_table(rows=2, symbols=words(2)).symbols.arrays}
@@ -83,10 +84,13 @@ def test_the_metadata_is_on_the_page_and_no_other(name, tmp_path):
 
 def test_every_constant_is_on_the_page():
     assert all(f'"{kind}"' in DOC for kind in KINDS)
-    assert f"8 + n is at most {storage.MAX_OVERHEAD_BYTES:,}" in DOC
+    assert f"8 + n is at most {storage.MAX_HEADER_BYTES:,}" in DOC
     assert f"from 2 to {MAX_CODEBOOK_SIZE:,}" in DOC
     assert f"s from 1 to {MAX_SCALE_BITS}" in DOC
     assert f"Every {BLOCK_SYMBOLS} ranks" in DOC
+    assert f"the first {DIGEST_BYTES} bytes of the SHA-256" in DOC
+    assert f"{BLOCK_BYTES:,}·(i + 1)" in DOC
+    assert f"at most {storage.MAX_NESTING} deep" in DOC
     assert f"at most {MAX_SYMBOL_BYTES:,} bytes" in DOC
 
 

@@ -75,6 +75,6 @@ def test_the_same_table_made_anew_gives_the_same_bytes(name, tmp_path, monkeypat
     if "blocks" in getattr(golden.symbols, "arrays", {}):
         # Another deflate may find other bytes for the same symbols; everything after them moves with their size.
         anew = load(tmp_path / "anew.kdc")
-        if anew.symbols.arrays["blocks"].tobytes() != golden.symbols.arrays["blocks"].tobytes():
+        if not np.array_equal(anew.symbols.arrays["blocks"], golden.symbols.arrays["blocks"]):
             pytest.skip("this Python comes with another deflate")
     assert (tmp_path / "anew.kdc").read_bytes() == (FOLDER / f"{name}.kdc").read_bytes()

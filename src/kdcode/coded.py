@@ -10,12 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray
+from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, rows_at_once
 from kdcode.codec import Codec, CodecSpec, Sizes
 from kdcode.errors import OptionError, RowError
-from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows, rows_at_once
+from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows
+from kdcode.search import QUERIES_AT_ONCE
+from kdcode.stored_array import ArrayInFile
 from kdcode.symbols import RowNumbers, StoredSymbols, checked_rows, pack_symbols
 from kdcode.table import VectorTable
+
+_CODES_AT_ONCE = 1 << 22
+_FLOATS_AT_ONCE = 1 << 22
+_SCORES_AT_ONCE = 1 << 24
 
 Code = tuple[int, ...]
 
@@ -28,18 +34,23 @@ class CodedTable(TableMapping):
 
     Args:
         symbols: compact symbols, or `RowNumbers` for a table without.
-        packed: (N, row bytes) packed codes; may be memory-mapped.
+        packed: (N, row bytes) packed codes, in memory or in a file.
         codec: what the codes mean.
         provenance: JSON values that say how the codes were learned; kept in the file.
+
+    Attributes:
+        learning_seconds: how long learning took, where `kdcode.compress` has just made the table; never in a file.
 
     Raises:
         OptionError: the parts do not fit together.
     """
 
+    learning_seconds: float | None = None
+
     def __init__(
         self,
         symbols: StoredSymbols | RowNumbers,
-        packed: npt.NDArray[np.uint8],
+        packed: ArrayInFile,
         codec: Codec,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
@@ -105,20 +116,29 @@ class CodedTable(TableMapping):
     @cached_property
     def codes(self) -> npt.NDArray[np.unsignedinteger[Any]]:
         """All codes as (N, columns) integers; unpacked once, at first use."""
-        return self.codec.unpack(self.packed)
+        return self.codec.unpack(np.asarray(self.packed))
 
     @cached_property
     def shared_codes(self) -> int:
         """How many symbols have a code that another symbol has too, and so the same vector; counted at first use."""
-        rows = np.ascontiguousarray(self.packed).view(np.dtype((np.void, self.spec.row_bytes)))
+        rows = np.ascontiguousarray(np.asarray(self.packed)).view(np.dtype((np.void, self.spec.row_bytes)))
         counts = np.unique(rows.reshape(-1), return_counts=True)[1]
         return int(counts[counts > 1].sum())
 
     @cached_property
     def norms(self) -> DoubleArray:
         """(N,) lengths of the vectors; computed chunk by chunk at first use."""
-        chunks = self.code_chunks(rows_at_once(self.embedding_dim))
-        return np.concatenate([lengths(self.codec.decode(codes)) for _, codes in chunks])
+        norms = np.empty(len(self))
+        for start, codes in self.code_chunks(rows_at_once(self.spec.row_width)):
+            norms[start : start + len(codes)] = lengths(self.codec.decode(codes))
+        return norms
+
+    @property
+    def queries_at_once(self) -> int:
+        """How many queries a search answers in one pass: as many as the tables of their scores leave memory for."""
+        return max(
+            1, min(QUERIES_AT_ONCE, _SCORES_AT_ONCE // max(self.code_length * self.codebook_size, self.embedding_dim))
+        )
 
     def decode(self, rows: npt.ArrayLike) -> FloatArray:
         """Vectors of the given rows.
@@ -140,7 +160,7 @@ class CodedTable(TableMapping):
     def vectors_at(self, rows: IntArray) -> FloatArray:
         """(n, d) vectors of (n,) rows in [0, N)."""
         vectors = np.empty((len(rows), self.embedding_dim), dtype=np.float32)
-        at_once = rows_at_once(self.embedding_dim)
+        at_once = min(rows_at_once(self.spec.row_width), self._codes_at_once)
         for start in range(0, len(rows), at_once):
             part = rows[start : start + at_once]
             vectors[start : start + at_once] = self.codec.decode(self.codec.unpack(self.packed[part]))
@@ -152,7 +172,7 @@ class CodedTable(TableMapping):
         They are sums of table entries where the composition is a sum; an LSTM's rows are composed chunk by chunk.
         """
         tables = self.codec.score_tables(queries.T)
-        width = len(queries) if tables is not None else max(queries.shape)
+        width = len(queries) if tables is not None else max(len(queries), self.spec.row_width)
         for start, codes in self.code_chunks(rows_at_once(width)):
             if tables is None:
                 yield start, self.codec.decode(codes).astype(np.float64) @ queries.T
@@ -192,7 +212,7 @@ class CodedTable(TableMapping):
         symbols, vectors = new_rows(self, rows, at)
         added = self.codec.pack(self.encode(vectors))
         named = pack_symbols([*symbols, *self.symbols] if at == "start" else [*self.symbols, *symbols])
-        return CodedTable(named, joined(self.packed, added, at), self.codec, self._provenance_of_part())
+        return CodedTable(named, joined(np.asarray(self.packed), added, at), self.codec, self._provenance_of_part())
 
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes, of this table or not, to (n, d) vectors."""
@@ -249,21 +269,53 @@ class CodedTable(TableMapping):
         return rows, self.codec.unpack(self.packed[rows])
 
     def code_chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[int, npt.NDArray[np.unsignedinteger[Any]]]]:
-        """All codes in order, as (first row, (n, columns) integers)."""
+        """All codes in order, as (first row, (n, columns) integers): up to `rows` at a time, fewer of long codes."""
+        rows = min(rows, self._codes_at_once)
         for start in range(0, len(self), rows):
             yield start, self.codec.unpack(self.packed[start : start + rows])
 
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[Sequence[str], FloatArray]]:
-        """Pieces of the decoded table in order: symbols and their (n, d) vectors."""
+        """Pieces of the decoded table in order: up to `rows` symbols and their vectors, fewer of very wide ones."""
+        rows = max(1, min(rows, _FLOATS_AT_ONCE // self.embedding_dim))
         names = iter(self.symbols)  # walks the stored symbols once; slices would search them anew for every piece
         for start in range(0, len(self), rows):
             vectors = self.decode(np.arange(start, min(start + rows, len(self))))
             yield list(islice(names, len(vectors))), vectors
 
+    def checked_rows(self) -> npt.NDArray[np.uint8]:
+        """All (N, row bytes) packed codes, for those who unpack them without a check of their own.
+
+        Raises:
+            StorageError: a code is not one of this codec, its vector has a number beyond float32, or the file that the
+                codes are in is damaged.
+        """
+        if self.codec.may_overflow:
+            for _, codes in self.code_chunks(rows_at_once(self.spec.row_width)):
+                self.codec.decode(codes)
+        elif self.spec.has_invalid_codes:
+            for _ in self.code_chunks():
+                pass  # unpacking checks the range of every code
+        return np.asarray(self.packed)
+
+    def check(self) -> None:
+        """Read every code and symbol, and check them against docs/format.md.
+
+        Raises:
+            StorageError: something is not as it must be.
+        """
+        self.checked_rows()
+        if isinstance(self.symbols, StoredSymbols):
+            self.symbols.verify()
+
     def to_table(self) -> VectorTable:
         """The whole table decoded into memory."""
         symbols = None if isinstance(self.symbols, RowNumbers) else list(self.symbols)
         return VectorTable(symbols, self.decode(np.arange(len(self))))
+
+    @property
+    def _codes_at_once(self) -> int:
+        """How many rows are unpacked at a time, at most."""
+        return max(1, _CODES_AT_ONCE // len(self.spec.widths))
 
     def _find(self, symbol: str) -> int | None:
         return self.symbols.find(symbol)

@@ -10,6 +10,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kdcode.printable import shown
+
 _LISTED = 20
 """How many missing symbols an error lists."""
 
@@ -23,7 +25,17 @@ def install_line(extra: str) -> str:
 
 
 class KdcodeError(Exception):
-    """Base of every error that kdcode raises on purpose."""
+    """Base of every error that kdcode raises on purpose.
+
+    Its message is one line that is safe to print: names in it, of files, tensors or columns, are escaped by `shown`.
+    """
+
+    def __str__(self) -> str:
+        return shown(self._message())
+
+    def _message(self) -> str:
+        """The message before it is made safe; for subclasses that word their own."""
+        return super().__str__()
 
 
 class OptionError(KdcodeError, ValueError):
@@ -50,11 +62,19 @@ class StorageError(KdcodeError, ValueError):
     """A .kdc file does not follow its specification, docs/format.md."""
 
 
+class LimitError(KdcodeError, ValueError):
+    """A file would take far more memory than its size allows; `max_expansion` is the factor between the two."""
+
+
+class DamagedFileError(StorageError):
+    """The bytes of a .kdc file are not those that were written: they do not match the digests beside them."""
+
+
 class FileError(KdcodeError, OSError):
     """A file cannot be opened, read or written; its kinds are also the errors that plain Python has for them."""
 
-    def __str__(self) -> str:
-        return super().__str__() if self.filename is None else f"{self.filename}: {self.strerror}"
+    def _message(self) -> str:
+        return super()._message() if self.filename is None else f"{self.filename}: {self.strerror}"
 
 
 class MissingFileError(FileError, FileNotFoundError):
@@ -95,6 +115,22 @@ class CheckpointError(KdcodeError, ValueError):
     """A checkpoint does not belong to this run, or cannot be read."""
 
 
+class CheckpointInUseError(CheckpointError):
+    """Another run uses a checkpoint right now.
+
+    Args:
+        message: which checkpoint, and what to do.
+        who: "process 1234 is using it", or as much as is known.
+    """
+
+    def __init__(self, message: str, who: str = "another process is using it") -> None:
+        super().__init__(message, who)  # what pickle calls the class with again
+        self.who = who
+
+    def _message(self) -> str:
+        return str(self.args[0])
+
+
 class MissingExtraError(KdcodeError, ImportError):
     """A feature needs an optional dependency that is not installed.
 
@@ -106,7 +142,7 @@ class MissingExtraError(KdcodeError, ImportError):
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(feature, extra)  # what pickle calls the class with again
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         feature, extra = self.args
         package = EXTRAS[extra].partition(">=")[0]
         return f"{package} is required for {feature} and is not installed: {install_line(extra)}"
@@ -123,7 +159,7 @@ class UnknownSymbolError(KdcodeError, KeyError):
     def __init__(self, symbol: str, suggestion: str | None = None) -> None:
         super().__init__(symbol, suggestion)  # what pickle calls the class with again
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         symbol, suggestion = self.args
         hint = f"; did you mean {suggestion!r}?" if suggestion is not None else ""
         return f"the table has no symbol {symbol!r}{hint}"
@@ -144,7 +180,7 @@ class UnknownSymbolsError(UnknownSymbolError):
         """All symbols that are missing."""
         return [symbol for symbol, _ in self.args[0]]
 
-    def __str__(self) -> str:
+    def _message(self) -> str:
         missing = self.args[0]
         hints = (f" (did you mean {other!r}?)" if other is not None else "" for _, other in missing)
         listed = [f"{symbol!r}{hint}" for (symbol, _), hint in zip(missing, hints, strict=True)]

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,7 @@ class Header:
     """
 
     path: Path
-    metadata: dict[str, Any]
+    metadata: dict[str, str]
     entries: dict[str, Any]
     data_start: int
     data_bytes: int
@@ -100,22 +100,26 @@ def read_header(path: Path, max_bytes: int) -> Header:
         OSError: the file cannot be read.
     """
     with path.open("rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        length = int.from_bytes(stream.read(8), "little")
-        if size < 8 or length > size - 8:
-            raise HeaderError(
-                f"the header claims {length} bytes in a file of {size}; truncated, or not a safetensors file"
-            )
-        if length > max_bytes:
-            raise HeaderError(f"the header takes {length} bytes, at most {max_bytes} are allowed here")
-        raw = stream.read(length)
+        return header_of(stream, path, max_bytes)
+
+
+def header_of(stream: BinaryIO, path: Path, max_bytes: int) -> Header:
+    """The same of a file that is open."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    length = int.from_bytes(stream.read(8), "little")
+    if size < 8 or length > size - 8:
+        raise HeaderError(f"the header claims {length} bytes in a file of {size}; truncated, or not a safetensors file")
+    if length > max_bytes:
+        raise HeaderError(f"the header takes {length} bytes, at most {max_bytes} are allowed here")
+    raw = stream.read(length)
     try:
         entries = parse_object(raw.decode("utf-8"))
         metadata = entries.pop("__metadata__", {})
     except (ValueError, RecursionError):
         raise HeaderError("the header is not a JSON object; this is not a safetensors file") from None
-    if not isinstance(metadata, dict):
-        raise HeaderError("the header's __metadata__ is not a JSON object")
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise HeaderError("the header's __metadata__ is not a JSON object of strings")
     return Header(path, metadata, entries, 8 + length, size - 8 - length)
 
 
@@ -133,17 +137,26 @@ def header_bytes(metadata: Mapping[str, str], tensors: Mapping[str, npt.NDArray[
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """A JSON object; keys that appear twice and numbers that JSON does not have are refused with ValueError."""
+    """A JSON object of valid text, finite numbers and distinct keys; all else is refused with ValueError."""
 
     def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) != len(pairs):
             raise ValueError("a key appears twice")
         return dict(pairs)
 
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
+    def finite(number: str) -> float:
+        if not math.isfinite(float(number)):
+            raise ValueError(f"{number} is not a finite number")
+        return float(number)
 
-    parsed = json.loads(text, object_pairs_hook=distinct, parse_constant=refuse)
+    def integer(number: str) -> int:
+        if number == "-0":  # which the safetensors library takes for a float
+            raise ValueError("-0 is no integer")
+        return int(number)
+
+    parsed = json.loads(text, object_pairs_hook=distinct, parse_float=finite, parse_int=integer, parse_constant=finite)
     if not isinstance(parsed, dict):
         raise ValueError("not an object")
+    if "\\ud" in text.lower():
+        json.dumps(parsed, ensure_ascii=False).encode("utf-8")  # half of a surrogate pair cannot be encoded
     return parsed

@@ -1,34 +1,42 @@
 """The .kdc file: save and load. docs/format.md is the specification that this module follows.
 
-The file is a safetensors file with tensors that are mapped and not copied, and the same table always gives the same
-bytes.
+The file is a safetensors file whose tensors are mapped, not copied, and checked against the file's digests where they
+are read. The same table always gives the same bytes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from kdcode._version import __version__
 from kdcode.codec import CodecSpec, codec_from_tensors
-from kdcode.codec.sizes import MAX_OVERHEAD_BYTES
+from kdcode.codec.sizes import MAX_HEADER_BYTES
 from kdcode.coded import CodedTable
-from kdcode.errors import OptionError, StorageError, file_error
-from kdcode.files import is_pipe, replacing
-from kdcode.safetensors_header import Header, HeaderError, header_bytes, parse_object, read_header
+from kdcode.digests import DIGEST_BYTES, Digester, digest_bytes
+from kdcode.errors import DamagedFileError, OptionError, StorageError, file_error
+from kdcode.files import check_readable, is_pipe, replacing
+from kdcode.limits import MAX_EXPANSION, MemoryLimit
+from kdcode.safetensors_header import DTYPES, Header, HeaderError, TensorPlace, header_bytes, header_of, parse_object
+from kdcode.stored_array import ArrayInFile, BlockChecks, FileContent, StoredArray
 from kdcode.symbols import RowNumbers, StoredSymbols
 
 FORMAT_VERSION = 1
 """The version that is written and read."""
+MAX_NESTING = 32
+"""How deep the objects and lists of the metadata may lie in each other."""
+CHECKS = ("lazy", "full", "none")
+"""When `load` checks the content of a file."""
 
-_EAGER_CHECK_BYTES = 1 << 24
 _DTYPES = ("U8", "I8", "U64", "F16", "F32")
 _SPEC_TYPES: dict[str, type] = {
     item.name: {"int": int, "bool": bool, "str": str}[str(item.type)] for item in fields(CodecSpec)
@@ -36,6 +44,7 @@ _SPEC_TYPES: dict[str, type] = {
 _SYMBOL_TENSORS = ("blocks", "ends", "heads", "order")
 
 Arrays = dict[str, npt.NDArray[Any]]
+Places = dict[str, TensorPlace]
 
 
 def save(coded: CodedTable, path: str | PathLike[str]) -> int:
@@ -49,28 +58,46 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
         FileError: the file cannot be written.
     """
     tensors = _tensors_of(coded)
-    header = header_bytes({"kdcode": _metadata_of(coded)}, tensors)
-    if len(header) > MAX_OVERHEAD_BYTES:
+    metadata = _metadata_of(coded)
+    covered = sum(array.nbytes for array in tensors.values())
+    header = _header_with_digests(metadata, tensors, covered)
+    if len(header) > MAX_HEADER_BYTES:
         raise OptionError(
-            f"header and metadata take {len(header)} bytes, at most {MAX_OVERHEAD_BYTES} are allowed; "
+            f"header and metadata take {len(header)} bytes, at most {MAX_HEADER_BYTES} are allowed; "
             "shorten the table's provenance"
         )
     target = Path(path)
+    digester = Digester()
     try:
         with replacing(target) as temporary, temporary.open("wb") as stream:
-            stream.write(header)
-            for array in tensors.values():
-                stream.write(np.ascontiguousarray(array).data)
+            for array in (np.frombuffer(header, dtype=np.uint8), *tensors.values()):
+                piece = np.ascontiguousarray(array).data
+                stream.write(piece)
+                digester.update(piece)
+            digests = digester.digests()
+            stream.write(digests.data)
     except OSError as error:
         raise file_error(target, "written", error) from error
-    return len(header) + sum(array.nbytes for array in tensors.values())
+    return len(header) + covered + digests.nbytes
+
+
+def _header_with_digests(metadata: str, tensors: Arrays, tensor_bytes: int) -> bytes:
+    """The header of a file whose digests, which come last, cover it too."""
+    blocks = 1
+    while True:  # more digests may make the header longer by a digit, and so the digests more
+        digests = np.empty((blocks, DIGEST_BYTES), dtype=np.uint8)
+        header = header_bytes({"kdcode": metadata}, {**tensors, "digests": digests})
+        needed = digest_bytes(len(header) + tensor_bytes) // DIGEST_BYTES
+        if needed == blocks:
+            return header
+        blocks = needed
 
 
 def _tensors_of(coded: CodedTable) -> Arrays:
     """The tensors in the order of the file: wide numbers first, so that all are aligned, then by name."""
-    tensors: Arrays = {"codes": coded.packed, **coded.codec.tensors()}
+    tensors: Arrays = {"codes": np.asarray(coded.packed), **coded.codec.tensors()}
     if isinstance(coded.symbols, StoredSymbols):
-        tensors.update({f"symbols.{name}": array for name, array in coded.symbols.arrays.items()})
+        tensors.update({f"symbols.{name}": np.asarray(array) for name, array in coded.symbols.arrays.items()})
     ordered = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
     return {name: tensors[name].astype(tensors[name].dtype.newbyteorder("<"), copy=False) for name in ordered}
 
@@ -89,29 +116,59 @@ def _metadata_of(coded: CodedTable) -> str:
         text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise OptionError(f"provenance: cannot be written as JSON: {error}") from error
+    if _is_too_deep(json.loads(text)):
+        raise OptionError(f"provenance: nested deeper than {MAX_NESTING} levels, the metadata around it counted")
     return text
 
 
-def load(path: str | PathLike[str]) -> CodedTable:
+def load(
+    path: str | PathLike[str], *, check: str = "lazy", mmap: bool = True, max_expansion: float = MAX_EXPANSION
+) -> CodedTable:
     """Open a .kdc file. Codes and symbols stay on disk, memory-mapped, until they are used.
+
+    Args:
+        path: the file.
+        check: when its content is compared with its digests and checked against the specification: "lazy", where it is
+            read, so that a file of any size opens at once; "full", all of it now; or "none", digests never.
+        mmap: whether to map the file; False reads all of it into memory, from a pipe too. A mapped file must not be
+            written to while it is in use: to replace it, write another and rename it, as `save` does.
+        max_expansion: how many times the bytes of the file it may take in memory, 256 MiB in any case; see
+            `kdcode.limits`.
 
     Raises:
         FileError: the file is not there (also a FileNotFoundError) or cannot be opened.
-        StorageError: the file does not follow docs/format.md; the message names the field.
+        StorageError: the file does not follow docs/format.md; the message names the field. Where its bytes have changed
+            since they were written, this is a DamagedFileError, which reading a row may raise as well.
+        LimitError: the file would take more memory than `max_expansion` allows.
     """
-    file = Path(path)
+    if check not in CHECKS:
+        raise OptionError(f"check must be one of {', '.join(CHECKS)}, got {check!r}")
+    file, limit = Path(path), MemoryLimit(0, max_expansion)
     try:
-        if is_pipe(file):
-            raise StorageError("this is a pipe; a .kdc file is mapped into memory, so copy it to a file first")
-        header = _header_of(file)
-        return _assemble(_metadata_in(header), _mapped(header))
+        with _opened(file, mapped=mmap) as stream:
+            header = header_of(stream, file, MAX_HEADER_BYTES - 8)
+            metadata, places = _metadata_in(header), _places_in(header)
+            content = FileContent.of(stream, file, mapped=mmap)
+        arrays = _arrays_in(header, places, content, check)
+        coded = _assemble(metadata, arrays, replace(limit, file_bytes=len(content.data), name=str(file)))
+        if check == "full":
+            coded.check()
+    except DamagedFileError:
+        raise  # names the file itself, because it may come later too
     except (StorageError, OptionError, HeaderError) as error:
         raise StorageError(f"{file}: {error}") from error
+    return coded
 
 
-def _header_of(file: Path) -> Header:
+@contextmanager
+def _opened(file: Path, *, mapped: bool) -> Iterator[BinaryIO]:
+    """The file, open for reading; in memory where it is not to be mapped."""
+    check_readable(file)
     try:
-        return read_header(file, MAX_OVERHEAD_BYTES - 8)
+        if mapped and is_pipe(file):
+            raise StorageError("this is a pipe, which cannot be mapped; load it with mmap=False")
+        with file.open("rb") as stream:
+            yield stream if mapped else BytesIO(stream.read())
     except OSError as error:
         raise file_error(file, "read", error) from error
 
@@ -120,8 +177,10 @@ def _metadata_in(header: Header) -> dict[str, Any]:
     """The kdcode metadata, of the version that is read here."""
     try:
         metadata = parse_object(header.metadata["kdcode"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except KeyError:
         raise StorageError("header: no kdcode metadata; this is not a .kdc file") from None
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"header: the kdcode metadata cannot be read: {error}") from None
     version = metadata.get("format")
     if type(version) is not int or version < 1:
         raise StorageError(f"format: expected a version number, got {version!r}")
@@ -129,11 +188,22 @@ def _metadata_in(header: Header) -> dict[str, Any]:
         raise StorageError(
             f"format: version {version} is newer than {FORMAT_VERSION}, which this kdcode reads; upgrade"
         )
+    if _is_too_deep(metadata):
+        raise StorageError(f"metadata: nested deeper than {MAX_NESTING} levels")
     return metadata
 
 
-def _mapped(header: Header) -> Arrays:
-    """All tensors, mapped, once they are known to tile the file without gaps."""
+def _is_too_deep(value: object) -> bool:
+    """Whether objects and lists lie deeper in each other than `MAX_NESTING`."""
+    level = [value]
+    for _ in range(MAX_NESTING + 1):
+        inside = [list(item.values()) if isinstance(item, dict) else item for item in level]
+        level = [inner for items in inside if isinstance(items, list) for inner in items]
+    return bool(level)
+
+
+def _places_in(header: Header) -> Places:
+    """Where all tensors lie, once they are known to tile the file without gaps, digests last."""
     places = {name: header.place(name) for name in header.entries}
     for name, place in places.items():
         if place.dtype not in _DTYPES or not 1 <= len(place.shape) <= 3 or place.start == place.end:
@@ -145,10 +215,36 @@ def _mapped(header: Header) -> Arrays:
         reached = place.end
     if reached != header.data_bytes or not places:
         raise StorageError(f"tensors: they fill {reached} of the {header.data_bytes} bytes after the header")
-    return {name: np.asarray(header.mapped(name)) for name in places}
+    digests = places.get("digests")
+    if digests is None:
+        raise StorageError("digests: missing")
+    expected = (digest_bytes(header.data_start + digests.start) // DIGEST_BYTES, DIGEST_BYTES)
+    if digests.dtype != "U8" or digests.shape != expected or digests.end != reached:
+        raise StorageError(
+            f"digests: expected U8 of shape {expected} at the end of the file, got {digests.dtype} of shape "
+            f"{digests.shape} that ends at byte {digests.end} of {reached}"
+        )
+    return places
 
 
-def _assemble(metadata: Mapping[str, Any], arrays: Arrays) -> CodedTable:
+def _arrays_in(header: Header, places: Places, content: FileContent, check: str) -> dict[str, ArrayInFile]:
+    """The tensors; their blocks are checked when they are read, unless `check` is "none"."""
+    if len(content.data) != header.data_start + header.data_bytes:
+        raise StorageError("the file changed while it was opened")
+    rest = dict(places)
+    end = header.data_start + rest["digests"].start
+    digests = content.data[end:].reshape(rest.pop("digests").shape)
+    checks = BlockChecks(content, digests, end, trusted=check == "none")
+    checks.check(0, header.data_start if check == "lazy" else end)
+    return {
+        name: StoredArray(
+            checks, header.data_start + place.start, np.dtype(DTYPES[place.dtype]).newbyteorder("<"), place.shape
+        )
+        for name, place in rest.items()
+    }
+
+
+def _assemble(metadata: Mapping[str, Any], arrays: Mapping[str, ArrayInFile], limit: MemoryLimit) -> CodedTable:
     """A CodedTable from checked parts; what is left over in the file is refused."""
     count = metadata.get("num_embeddings")
     if type(count) is not int or not 1 <= count < 1 << 48:
@@ -165,12 +261,17 @@ def _assemble(metadata: Mapping[str, Any], arrays: Arrays) -> CodedTable:
         raise StorageError(
             f"codes: expected uint8 of shape {(count, spec.row_bytes)}, got {packed.dtype} of shape {packed.shape}"
         )
-    symbols = _symbols_of(rest, count)
-    coded = CodedTable(symbols, packed, codec_from_tensors(spec, rest), provenance)
-    if packed.nbytes <= _EAGER_CHECK_BYTES:
-        for _ in coded.code_chunks():
-            pass  # larger files are checked as their rows are read, so that they open at once
-    return coded
+    symbols = _symbols_of(rest, count, limit)
+    codec = codec_from_tensors(spec, {name: _in_memory(array) for name, array in rest.items()})
+    spec.check_memory(limit, count)
+    return CodedTable(symbols, packed, codec, provenance)
+
+
+def _in_memory(array: ArrayInFile) -> npt.NDArray[Any]:
+    """A checked copy of an array in a file, which no change of the file can reach."""
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
 
 
 def _spec_of(metadata: Mapping[str, Any]) -> CodecSpec:
@@ -181,7 +282,7 @@ def _spec_of(metadata: Mapping[str, Any]) -> CodecSpec:
     return CodecSpec(**{name: metadata[name] for name in _SPEC_TYPES})
 
 
-def _symbols_of(arrays: Arrays, count: int) -> StoredSymbols | RowNumbers:
+def _symbols_of(arrays: dict[str, ArrayInFile], count: int, limit: MemoryLimit) -> StoredSymbols | RowNumbers:
     """The symbols, whose tensors are removed from `arrays`; row numbers where there are none."""
     names = {part: f"symbols.{part}" for part in _SYMBOL_TENSORS}
     missing = [name for name in names.values() if name not in arrays]
@@ -189,4 +290,4 @@ def _symbols_of(arrays: Arrays, count: int) -> StoredSymbols | RowNumbers:
         return RowNumbers(count)
     if missing:
         raise StorageError(f"{missing[0]}: missing")
-    return StoredSymbols(count, {part: arrays.pop(name) for part, name in names.items()})
+    return StoredSymbols(count, {part: arrays.pop(name) for part, name in names.items()}, limit)

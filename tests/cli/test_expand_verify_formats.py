@@ -40,7 +40,7 @@ def test_verify_a_good_file(run, kdc, coded):
     assert result.exit_code == 0
     overhead = kdc.stat().st_size - coded.sizes.total
     assert result.stdout.splitlines() == [
-        f"{kdc} is valid: {kdc.stat().st_size} B, of which {overhead} B are header and metadata",
+        f"{kdc} is valid and undamaged: {kdc.stat().st_size} B, of which {overhead} B are header and digests",
         "  shared codes  5 of 6 symbols have the same code as another",
     ]
     facts = json.loads(run("verify", kdc, "--json").stdout)
@@ -51,6 +51,7 @@ def test_verify_a_good_file(run, kdc, coded):
         "overhead_bytes": overhead,
         "num_embeddings": 6,
         "shared_codes": 5,
+        "recorded_error": None,
     }
 
 
@@ -67,6 +68,25 @@ def test_verify_against_the_original(run, kdc, coded, tmp_path):
         "  nearest neighbours  100% of the nearest symbols are the same as before",
         "  shared codes        5 of 6 symbols have the same code as another",
     ]
+
+
+def test_verify_compares_with_the_recorded_error(run, kdc, coded, tmp_path):
+    original = tmp_path / "original.parquet"
+    table = coded.to_table()
+    moved = kdcode.VectorTable(table.symbols, table.matrix + 0.25)
+    kdcode.write(moved, original)
+    coded.provenance["relative_error"] = round(kdcode.evaluate(moved, coded).relative_error, 6)
+    kdcode.save(coded, kdc)
+    good = run("verify", kdc, original)
+    assert good.exit_code == 0
+    assert "  recorded error      0.0" in good.stdout
+    assert json.loads(run("verify", kdc, original, "--json").stdout)["is_as_recorded"] is True
+    kdcode.write(table, original)
+    other = run("verify", kdc, original)
+    assert other.exit_code == 1
+    assert f"its relative error against {original} is 0, and 0.0" in other.stderr
+    assert other.stderr.endswith(" was recorded when it was made; it was made from another table\n")
+    assert json.loads(run("verify", kdc, original, "--json").stdout)["is_as_recorded"] is False
 
 
 def test_verify_against_the_same_symbols_in_another_order(run, kdc, coded, tmp_path):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kdcode.codec import CodecSpec, SizeLimit, Sizes
-from kdcode.codec.sizes import LEARNED_OVERHEAD_BYTES, MAX_OVERHEAD_BYTES
+from kdcode.codec.sizes import LEARNED_HEADER_BYTES, MAX_HEADER_BYTES
 from kdcode.errors import OptionError
 
 
@@ -29,7 +29,7 @@ def test_sums_and_ratios_by_hand():
         ("500000", SizeLimit(file_bytes=500_000)),
         (500_000, SizeLimit(file_bytes=500_000)),
         (np.int64(500_000), SizeLimit(file_bytes=500_000)),
-        (MAX_OVERHEAD_BYTES, SizeLimit(file_bytes=MAX_OVERHEAD_BYTES)),
+        (MAX_HEADER_BYTES, SizeLimit(file_bytes=MAX_HEADER_BYTES)),
     ],
 )
 def test_sizes_are_read_as_people_write_them(text, limit):
@@ -43,7 +43,7 @@ def test_sizes_are_read_as_people_write_them(text, limit):
         (20, "got 20: 20x (times smaller) or 20B (bytes of file)?"),
         (20.0, "got 20.0: 20x (times smaller) or 20B (bytes of file)?"),
         (" 7.5 ", "7.5x (times smaller) or 7.5B"),
-        (MAX_OVERHEAD_BYTES - 1, "4095x (times smaller) or 4095B"),
+        (MAX_HEADER_BYTES - 1, "4095x (times smaller) or 4095B"),
     ],
 )
 def test_a_small_number_without_a_unit_is_asked_about(text, asked):
@@ -68,8 +68,9 @@ def test_limits_allow_what_is_small_enough_and_no_more():
     ratio, total = spec.ratio(1000), spec.sizes(1000, 3000).total
     assert allows(SizeLimit(times=ratio), spec)
     assert not allows(SizeLimit(times=ratio * 1.001), spec)
-    assert allows(SizeLimit(file_bytes=total + LEARNED_OVERHEAD_BYTES), spec)
-    assert not allows(SizeLimit(file_bytes=total + LEARNED_OVERHEAD_BYTES - 1), spec)
+    whole = total + LEARNED_HEADER_BYTES + 16  # and the digest of the only block
+    assert allows(SizeLimit(file_bytes=whole), spec)
+    assert not allows(SizeLimit(file_bytes=whole - 1), spec)
     assert allows(SizeLimit(bits=40), spec)
     assert not allows(SizeLimit(bits=39), spec)
 

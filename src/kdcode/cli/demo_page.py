@@ -82,7 +82,7 @@ def _sizes(demo: Demo) -> Iterator[str]:
     yield _size_row(
         "symbols", sizes.symbols, sizes.symbols, _bar(sizes.symbols / demo.file_bytes) + " the words themselves"
     )
-    yield _size_row("header", None, demo.file_bytes - sizes.total, "")
+    yield _size_row("overhead", None, demo.file_bytes - sizes.total, "header and digests")
     ratio = sizes.file_ratio(count, dim, demo.file_bytes)
     yield _size_row("file", floats + sizes.symbols, demo.file_bytes, f"{ratio:.1f}x smaller")
 

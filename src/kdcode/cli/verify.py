@@ -10,6 +10,7 @@ from kdcode.cli import page
 from kdcode.cli.files import input_file, read_table, spoken
 from kdcode.cli.flags import FlaggedCommand, example, reading_sections, take
 from kdcode.errors import StorageError
+from kdcode.printable import shown
 
 if TYPE_CHECKING:
     from kdcode.evaluation import RowMatch
@@ -34,10 +35,11 @@ def command(
     quiet: bool,
     **values: Any,  # noqa: ANN401 - one value per field of ReadOptions
 ) -> None:
-    """Check every code and symbol of a .kdc FILE.
+    """Check every byte of a .kdc FILE: digests, codes, symbols.
 
-    With ORIGINAL, the table that it was made from, also measure how much was lost; rows are matched by symbol. The exit
-    code is 1 if the file is invalid, or if its symbols are not those of ORIGINAL.
+    With ORIGINAL, the table that it was made from, also measure how much was lost, and compare that with what was
+    recorded in the file; rows are matched by symbol. The exit code is 1 if the file is damaged or invalid, if its
+    symbols are not those of ORIGINAL, or if its error is not the recorded one.
     """
     from kdcode.evaluation import verify
     from kdcode.formats import ReadOptions
@@ -50,11 +52,19 @@ def command(
     if as_json:
         page.print_json({"file": file, "original": original, **found.as_dict()})
     else:
-        sizes = f"{page.amount(found.file_bytes)}, of which {page.amount(found.overhead_bytes)} are header and metadata"
-        page.echo([f"{spoken(file)} is valid: {sizes}"])
+        sizes = f"{page.amount(found.file_bytes)}, of which {page.amount(found.overhead_bytes)} are header and digests"
+        page.echo([f"{spoken(file)} is valid and undamaged: {sizes}"])
         if found.comparison is not None:
             page.echo(_compared(found.comparison.match, spoken(file), spoken(str(original))))
-        page.echo(f"  {line}" for line in page.pairs(page.quality(found.as_dict(), load(path))))
+        quality = page.quality(found.as_dict(), load(path))
+        if found.is_as_recorded:
+            quality["recorded error"] = f"{found.recorded_error:.4f}   (the same was measured when the file was made)"
+        page.echo(f"  {line}" for line in page.pairs(quality))
+    if found.is_as_recorded is False:
+        raise StorageError(
+            f"{spoken(file)}: its relative error against {spoken(str(original))} is {found.relative_error:.6g}, and "
+            f"{found.recorded_error:.6g} was recorded when it was made; it was made from another table"
+        )
     if found.comparison is not None and not found.is_complete:
         missing, added = found.comparison.match.only_in_original, found.comparison.match.only_in_copy
         raise StorageError(
@@ -73,6 +83,6 @@ def _compared(match: RowMatch, file: str, original: str) -> list[str]:
     sides = ((original, match.only_in_original, match.missing), (file, match.only_in_copy, match.added))
     for where, count, some in sides:
         if count:
-            names = ", ".join(map(page.shown, some)) + (", …" if count > len(some) else "")
+            names = ", ".join(map(shown, some)) + (", …" if count > len(some) else "")
             lines.append(f"{count:,} {'symbol is' if count == 1 else 'symbols are'} only in {where}: {names}")
     return lines

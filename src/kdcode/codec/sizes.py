@@ -6,12 +6,13 @@ import math
 import re
 from dataclasses import asdict, dataclass
 
+from kdcode.digests import digest_bytes
 from kdcode.errors import OptionError
 
-MAX_OVERHEAD_BYTES = 4096
-"""What a file's header and metadata may add to the promised bytes."""
-LEARNED_OVERHEAD_BYTES = 2560
-"""What they add at most to a table that `compress` has made."""
+MAX_HEADER_BYTES = 4096
+"""What a file's header, with its metadata, may take."""
+LEARNED_HEADER_BYTES = 2560
+"""What it takes at most where `compress` has made the table."""
 
 _UNITS = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
@@ -33,13 +34,19 @@ class Sizes:
     symbols: int
 
     @property
+    def learned_file(self) -> int:
+        """The most that the file of a table takes that `compress` has made: its header and digests are added."""
+        covered = self.total + LEARNED_HEADER_BYTES
+        return covered + digest_bytes(covered)
+
+    @property
     def embedding(self) -> int:
         """What replaces the N x d floats: codes, codebook and composition."""
         return self.codes + self.codebook + self.composition
 
     @property
     def total(self) -> int:
-        """Everything but the file's header and metadata."""
+        """Everything but the file's header and digests."""
         return self.embedding + self.symbols
 
     def ratio(self, num_embeddings: int, embedding_dim: int) -> float:
@@ -80,7 +87,7 @@ class SizeLimit:
             None if isinstance(text, bool) else re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*", str(text))
         )
         number, unit = (float(found[1]), found[2].lower()) if found else (0.0, "")
-        if found and not unit and 1 < number < MAX_OVERHEAD_BYTES:
+        if found and not unit and 1 < number < MAX_HEADER_BYTES:
             raise OptionError(
                 f"size must have a unit, got {text}: {number:g}x (times smaller) or {number:g}B (bytes of file)?"
             )
@@ -95,7 +102,7 @@ class SizeLimit:
         if self.times is not None:
             return ratio >= self.times
         if self.file_bytes is not None:
-            return sizes.total + LEARNED_OVERHEAD_BYTES <= self.file_bytes
+            return sizes.learned_file <= self.file_bytes
         return self.bits is None or bits <= self.bits
 
     def just_met(self, sizes: Sizes, ratio: float, bits: int) -> SizeLimit:
@@ -103,7 +110,7 @@ class SizeLimit:
         if self.times is not None:
             return SizeLimit(times=math.floor(10 * ratio) / 10)
         if self.file_bytes is not None:
-            return SizeLimit(file_bytes=sizes.total + LEARNED_OVERHEAD_BYTES)
+            return SizeLimit(file_bytes=sizes.learned_file)
         return SizeLimit(bits=bits)
 
     def __str__(self) -> str:

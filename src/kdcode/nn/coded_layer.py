@@ -59,6 +59,11 @@ class CodedLayer(EmbeddingLayer):
         if dtype is not None and not dtype.is_floating_point:
             raise OptionError(f"dtype must be a float type such as torch.float16, got {dtype}")
         coded = as_coded(coded)
+        if coded.codec.may_overflow and (trainable or form != "packed") and dtype != torch.float64:
+            raise OptionError(
+                "the codewords of this table are so large that their sums may leave float32; "
+                "set dtype to torch.float64, or form to 'packed' and trainable to False"
+            )
         super().__init__(len(coded), coded.embedding_dim, padding_idx)
         self.form, self.trainable = form, trainable
         self.register_buffer("code_rows", torch.tensor(_code_rows(coded, form), device=device))
@@ -150,7 +155,7 @@ def _unpack_equal(packed: Tensor, bits: int, start: int, end: int) -> Tensor:
 def _code_rows(coded: CodedTable, form: str) -> np.ndarray[Any, np.dtype[Any]]:
     """The codes to keep: (N, row bytes) bytes as packed, or (N, columns) integers."""
     if form == "packed":
-        return coded.packed
+        return coded.checked_rows()  # the layer unpacks rows without a check
     return coded.codes.astype(np.uint8 if max(coded.spec.widths) <= 8 else np.int32)  # torch selects few other types
 
 

@@ -1,0 +1,199 @@
+"""Arrays in a file that is mapped into memory, checked against the file's digests where they are read."""
+
+from __future__ import annotations
+
+import mmap
+import operator
+import os
+import weakref
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.digests import BLOCK_BYTES, DIGEST_BYTES, Digests, block_digest
+from kdcode.errors import DamagedFileError
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class FileContent:
+    """All bytes of a file, mapped or read into memory.
+
+    A mapped file must not be written to: what is read changes with it, and where it is cut short, the system ends the
+    process (SIGBUS). Files that kdcode writes are new ones that take the place of the old, which lives on while it is
+    mapped.
+
+    Args:
+        data: all bytes.
+        path: the name of the file, for errors.
+        descriptor: of the file where it is mapped; closed with this object.
+    """
+
+    def __init__(self, data: Bytes, path: Path, descriptor: int | None = None) -> None:
+        self.data = data
+        self.path = path
+        self._descriptor = descriptor
+        if descriptor is not None:
+            weakref.finalize(self, os.close, descriptor)
+        self._seen = self._stamp()
+
+    @classmethod
+    def of(cls, stream: BinaryIO, path: Path, *, mapped: bool) -> FileContent:
+        """The content of an open file, which must not be empty."""
+        if not mapped:
+            stream.seek(0)
+            return cls(np.frombuffer(stream.read(), dtype=np.uint8), path)
+        view = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        return cls(np.frombuffer(view, dtype=np.uint8), path, os.dup(stream.fileno()))
+
+    def is_changed(self) -> bool:
+        """Whether somebody wrote to a mapped file since the last call.
+
+        Raises:
+            DamagedFileError: the file is longer or shorter than it was.
+        """
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return False
+        if stamp[0] != self._seen[0]:
+            raise DamagedFileError(
+                f"{self.path}: had {self._seen[0]:,} bytes when it was opened and has {stamp[0]:,} now; "
+                "write new files beside mapped ones and rename them, or load with mmap=False"
+            )
+        self._seen = stamp
+        return True
+
+    def _stamp(self) -> tuple[int, int]:
+        if self._descriptor is None:
+            return len(self.data), 0
+        found = os.fstat(self._descriptor)
+        return found.st_size, found.st_mtime_ns
+
+
+class BlockChecks:
+    """Which blocks of a file are known to match their digests.
+
+    Args:
+        content: the file.
+        digests: one row for each block from the beginning of the file.
+        covered: how many bytes they are of.
+        trusted: whether all blocks are taken to match, and none is ever checked.
+    """
+
+    def __init__(self, content: FileContent, digests: Digests, covered: int, *, trusted: bool = False) -> None:
+        self.content = content
+        self._digests = digests.tobytes()  # in memory, where no change of the file can reach them
+        self._covered = covered
+        self._trusted = trusted
+        self._good = np.full(len(digests), trusted)
+
+    def check(self, start: int, end: int) -> None:
+        """Check what the bytes from `start` to `end` of the file lie in.
+
+        Raises:
+            DamagedFileError: a block does not match its digest.
+        """
+        self._notice_changes()
+        blocks = slice(start // BLOCK_BYTES, -(-end // BLOCK_BYTES))
+        for place in np.flatnonzero(~self._good[blocks]).tolist():
+            self._check_block(blocks.start + place)
+
+    def check_each(self, starts: npt.NDArray[np.int64], width: int) -> None:
+        """The same for `width` bytes, one or more, from each of (n,) `starts`."""
+        self._notice_changes()
+        block, last = starts // BLOCK_BYTES, (starts + (width - 1)) // BLOCK_BYTES
+        while len(block):
+            for number in set(block[~self._good[block]].tolist()):  # np.unique would import masked arrays for this
+                self._check_block(number)
+            goes_on = block < last
+            block, last = block[goes_on] + 1, last[goes_on]
+
+    def _notice_changes(self) -> None:
+        if self.content.is_changed():
+            self._good[:] = self._trusted
+
+    def _check_block(self, number: int) -> None:
+        start = number * BLOCK_BYTES
+        end = min(start + BLOCK_BYTES, self._covered)
+        place = number * DIGEST_BYTES
+        if block_digest(self.content.data[start:end].data) != self._digests[place : place + DIGEST_BYTES]:
+            raise DamagedFileError(
+                f"{self.content.path}: bytes {start:,} to {end:,} are not what was written, by their digest; "
+                "the file is damaged, make it again or take another copy"
+            )
+        self._good[number] = True
+
+
+class StoredArray:
+    """An array in a file, whose blocks are checked when they are first read; like a read-only numpy array to index.
+
+    An integer, a slice and an array of integers read some of it and give plain arrays; `np.asarray` reads all of it.
+
+    Args:
+        checks: of the file.
+        start: where the array begins in the file.
+        dtype: of its numbers.
+        shape: in row-major order, with at least one number.
+    """
+
+    def __init__(self, checks: BlockChecks, start: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._checks = checks
+        self._start = start
+        self._array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=checks.content.data, offset=start)
+        self._row_bytes = self._array.itemsize * prod(shape[1:])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of a numpy array."""
+        return self._array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As of a numpy array."""
+        return self._array.dtype
+
+    @property
+    def size(self) -> int:
+        """As of a numpy array."""
+        return self._array.size
+
+    @property
+    def nbytes(self) -> int:
+        """As of a numpy array."""
+        return self._array.nbytes
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, key: int | slice | npt.NDArray[np.integer[Any]]) -> Any:  # noqa: ANN401 - a number or an array
+        if isinstance(key, slice):
+            rows = range(*key.indices(len(self)))
+            if rows:
+                self._check(min(rows[0], rows[-1]), max(rows[0], rows[-1]) + 1)
+        elif isinstance(key, np.ndarray) and key.dtype.kind in "iu":
+            places = np.arange(len(self))[key] if (key < 0).any() else key  # nothing is read before it is checked
+            if (places >= len(self)).any():
+                raise IndexError(f"row {int(places.max())} of an array of {len(self)} rows")
+            starts = self._start + places.reshape(-1).astype(np.int64) * self._row_bytes
+            self._checks.check_each(starts, self._row_bytes)
+        else:
+            row = range(len(self))[operator.index(key)]
+            self._check(row, row + 1)
+        return self._array[key]
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        self._check(0, len(self))
+        return np.array(self._array, dtype=dtype, copy=copy) if copy else np.asarray(self._array, dtype=dtype)
+
+    def __reduce__(self) -> tuple[Any, tuple[npt.NDArray[Any]]]:
+        return np.asarray, (np.array(self),)  # a copy, in another process or not, has its numbers in memory
+
+    def _check(self, first: int, end: int) -> None:
+        self._checks.check(self._start + first * self._row_bytes, self._start + end * self._row_bytes)
+
+
+ArrayInFile = npt.NDArray[Any] | StoredArray
+"""An array that may be in a file."""
