@@ -2,6 +2,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import torch
 from sample_tables import KINDS, NAMES, coded_table, words
 
 from kdcode import CodedTable, VectorTable, search
@@ -217,3 +218,59 @@ def test_refusals_name_the_argument():
     assert len(coded.neighbors("a", np.int64(2))) == 2
     with pytest.raises(UnknownSymbolError, match="did you mean 'a'"):
         coded.neighbors("A")
+
+
+LENGTHS = (1e-44, 1e-40, 1e-30, 1e-19, 1.0, 1e19, 1e30, 3e38)
+
+
+def of_length(coded, length):
+    """The table with vectors whose largest number is `length`, by its levels of row scales where it has them."""
+    factor = length / np.abs(np.asarray(coded)).max()
+    levels = coded.codec.stored.get("scale_levels")
+    scaled = coded.codec.scaled(factor) if levels is None else coded.codec.with_levels(levels * np.float32(factor))
+    return CodedTable(coded.symbols, coded.packed, scaled)
+
+
+@pytest.mark.parametrize("metric", search.METRICS)
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("kind", [*NAMES, "decoded"])
+def test_vectors_of_any_finite_length_have_neighbors(kind, length, metric):
+    coded = of_length(coded_table("linear" if kind == "decoded" else kind, rows=100, size=8), length)
+    table = coded.to_table() if kind == "decoded" else coded
+    vectors = np.asarray(coded, dtype=np.float64)
+    for query in (coded.decode(3), coded.decode(4) / 2, np.full(7, length / 3, dtype=np.float32)):
+        found = [near.score for near in table.neighbors(query, 5, metric=metric)]
+        wide = query.astype(np.float64)
+        scores = {
+            "dot": vectors @ wide,
+            "l2": -np.linalg.norm(vectors - wide, axis=1),
+            "cosine": vectors @ wide / np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(wide), 1e-300),
+        }[metric]
+        expected = np.sort(scores)[::-1][:5] * (-1 if metric == "l2" else 1)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(scores).max())
+
+
+def test_tensors_of_any_kind_are_queries():
+    coded = coded_table(rows=30, symbols=words(30))
+    query = torch.linspace(-1, 1, 7)
+    expected = coded.neighbors(query.numpy(), 3)
+    assert coded.neighbors(query, 3) == coded.neighbors(query.double(), 3) == expected
+    assert coded.neighbors(query.requires_grad_(), 3) == expected
+    near = coded.neighbors(query.to(torch.bfloat16), 3)
+    assert near == coded.neighbors(query.to(torch.bfloat16).float().detach().numpy(), 3)
+    assert coded.neighbors(query.to(torch.bfloat16)[None], 3) == [near]
+    np.testing.assert_array_equal(coded[torch.tensor([3, 4])], coded.decode([3, 4]))
+    added = coded.with_rows({"<unk>": torch.ones(7, dtype=torch.bfloat16)})
+    np.testing.assert_array_equal(added.codes, coded.with_rows({"<unk>": np.ones(7)}).codes)
+    with pytest.raises(OptionError, match=r"got torch\.bfloat16 of shape"):
+        coded.neighbors(torch.ones(8, dtype=torch.bfloat16))
+    with pytest.raises(OptionError, match="not a finite float32"):
+        coded.neighbors(torch.full((7,), torch.inf, dtype=torch.bfloat16))
+
+
+def test_many_codewords_leave_fewer_queries_to_a_pass():
+    assert coded_table(length=4, size=256).queries_at_once == search.QUERIES_AT_ONCE
+    wide = coded_table(length=7, size=65_536)
+    assert wide.queries_at_once == (1 << 24) // (7 * 65_536) == 36
+    queries = np.random.default_rng(0).normal(size=(40, 7))
+    assert wide.neighbors(queries, 2) == [wide.neighbors(query, 2) for query in queries]

@@ -13,7 +13,8 @@ from sample_tables import words
 
 from kdcode import bitpack
 from kdcode.errors import RowError, StorageError, TableError, UnknownSymbolError
-from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES, RowNumbers, StoredSymbols, pack_symbols
+from kdcode.symbol_blocks import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES, SymbolBlocks
+from kdcode.symbols import RowNumbers, StoredSymbols, pack_symbols
 
 ODD = [
     "",
@@ -87,8 +88,8 @@ def test_several_rows_inflate_each_block_once(monkeypatch):
     symbols = words(600 * BLOCK_SYMBOLS)  # more blocks than are remembered
     stored = StoredSymbols.build(symbols)
     inflated = []
-    inflate = StoredSymbols._inflate
-    monkeypatch.setattr(StoredSymbols, "_inflate", lambda self, n: inflated.append(n) or inflate(self, n))
+    inflate = SymbolBlocks.inflate
+    monkeypatch.setattr(SymbolBlocks, "inflate", lambda self, n: inflated.append(n) or inflate(self, n))
     assert stored.at(range(5000)) == symbols[:5000]
     assert len(inflated) == len(set(inflated))
     inflated.clear()
@@ -99,8 +100,8 @@ def test_several_rows_inflate_each_block_once(monkeypatch):
 def test_one_lookup_inflates_one_block(monkeypatch):
     stored = StoredSymbols.build(words(50 * BLOCK_SYMBOLS))
     inflated = []
-    inflate = StoredSymbols._inflate
-    monkeypatch.setattr(StoredSymbols, "_inflate", lambda self, n: inflated.append(n) or inflate(self, n))
+    inflate = SymbolBlocks.inflate
+    monkeypatch.setattr(SymbolBlocks, "inflate", lambda self, n: inflated.append(n) or inflate(self, n))
     assert stored.row_of(words(9)[8]) == 8
     assert len(inflated) == 1
 

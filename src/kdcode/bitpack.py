@@ -15,6 +15,8 @@ import numpy.typing as npt
 from kdcode.errors import OptionError
 
 MAX_BITS = 32
+_VALUES_AT_ONCE = 1 << 20
+"""Values that are unpacked at a time: on the way they take several times the memory of the result."""
 
 UnsignedArray = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -78,17 +80,25 @@ def unpack(packed: npt.NDArray[np.uint8], widths: Sequence[int]) -> UnsignedArra
     most = max(widths)
     if min(widths) == most == 8 or packed.size == 0:
         return packed.astype(value_dtype(most), copy=False).reshape(len(packed), len(widths))
+    values = np.empty((len(packed), len(widths)), dtype=value_dtype(most))
+    bits, at_once = np.asarray(widths), max(1, _VALUES_AT_ONCE // len(widths))
+    for start in range(0, len(packed), at_once):
+        values[start : start + at_once] = _unpack_rows(packed[start : start + at_once], bits)
+    return values
+
+
+def _unpack_rows(packed: npt.NDArray[np.uint8], widths: npt.NDArray[np.int64]) -> UnsignedArray:
     # All columns at once, byte by byte: one row then costs microseconds, and a chunk no more than column by column.
-    bits = np.asarray(widths)
-    first, shift = np.divmod(np.cumsum(bits) - bits, 8)
+    most = int(widths.max())
+    first, shift = np.divmod(np.cumsum(widths) - widths, 8)
     wide: Any = np.uint16 if most <= 8 else np.uint32 if most <= 16 else np.uint64
     words = packed.take(first, axis=1).astype(wide)
     for byte in range(1, (most + 14) // 8):  # a value that starts at bit 7 of a byte reaches this far
         beyond = np.minimum(first + byte, packed.shape[1] - 1)  # past the row: some byte, whose bits are masked off
         words |= packed.take(beyond, axis=1).astype(wide) << wide(8 * byte)
     words >>= shift.astype(wide)
-    words &= np.array([(1 << width) - 1 for width in widths], dtype=wide)
-    return np.asarray(words, dtype=value_dtype(most))
+    words &= ((np.int64(1) << widths) - 1).astype(wide)
+    return words
 
 
 def value_at(row: npt.NDArray[np.uint8], position: int, bits: int) -> int:

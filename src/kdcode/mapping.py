@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode import search
-from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, described
+from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, as_array, described
 from kdcode.errors import OptionError, RowError, UnknownSymbolError, UnknownSymbolsError
 from kdcode.search import Neighbor
 from kdcode.symbols import RowNumbers, checked_rows, suggestion
@@ -18,7 +18,6 @@ from kdcode.symbols import RowNumbers, checked_rows, suggestion
 Key: TypeAlias = "str | Sequence[str] | slice | npt.ArrayLike"
 """What stands in brackets: a symbol, symbols, a row number, row numbers, a slice of rows, or a mask of N booleans."""
 
-_FLOATS_AT_ONCE = 1 << 18
 _MISSING = ("raise", "skip")
 
 
@@ -42,6 +41,11 @@ class TableMapping(Mapping[str, FloatArray]):
     @abstractmethod
     def norms(self) -> DoubleArray:
         """(N,) lengths of the vectors."""
+
+    @property
+    def queries_at_once(self) -> int:
+        """How many queries a search answers in one pass."""
+        return search.QUERIES_AT_ONCE
 
     @abstractmethod
     def vectors_at(self, rows: IntArray) -> FloatArray:
@@ -180,7 +184,7 @@ class TableMapping(Mapping[str, FloatArray]):
     def _rows_of_numbers(self, key: npt.ArrayLike) -> IntArray:
         """The rows that integers or booleans stand for."""
         try:
-            array = np.asarray(key)
+            array = as_array(key)
         except ValueError:  # lists of several lengths
             array = np.empty(1)
         if array.dtype == bool and array.ndim:
@@ -237,7 +241,7 @@ def new_rows(table: TableMapping, rows: Mapping[str, npt.ArrayLike], at: str) ->
     for number, (symbol, vector) in enumerate(rows.items()):
         if symbol in table:
             raise OptionError(f"the table has {symbol!r} already, in row {table.row_of(symbol)}; take another symbol")
-        given = np.asarray(vector)
+        given = as_array(vector)
         if given.dtype.kind not in "fiu" or given.shape not in ((), (table.embedding_dim,)):
             raise OptionError(
                 f"the vector of {symbol!r} must have {table.embedding_dim} numbers, or be one number for all of them, "
@@ -258,14 +262,9 @@ def lengths(vectors: FloatArray) -> DoubleArray:
     return np.sqrt(squares)
 
 
-def rows_at_once(width: int) -> int:
-    """How many rows to handle at a time where each takes `width` floats, so that they stay in the cache."""
-    return max(1, min(CHUNK_ROWS, _FLOATS_AT_ONCE // width))
-
-
 def _symbols_in(key: object) -> list[str] | None:
     """The symbols of a list or array of them; None where it is of numbers."""
-    values = key if isinstance(key, list | tuple) else np.asarray(key)  # an array drops NULs at the end of strings
+    values = key if isinstance(key, list | tuple) else as_array(key)  # an array drops NULs at the end of strings
     if isinstance(values, np.ndarray):
         values = values.tolist() if values.ndim == 1 and (values.dtype.kind in "UTO" or not values.size) else [None]
     if values and not any(isinstance(symbol, str) for symbol in values):

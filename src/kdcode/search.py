@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, described
+from kdcode.arrays import DoubleArray, FloatArray, IntArray, as_array, described, rows_at_once
 from kdcode.errors import OptionError
 
 METRICS = ("cosine", "dot", "l2")
-_QUERIES_AT_ONCE = 256
+QUERIES_AT_ONCE = 256
+"""The most queries that are answered in one pass over a table."""
 
 
 class Neighbor(NamedTuple):
@@ -32,6 +33,11 @@ class Searchable(Protocol):
     @property
     def norms(self) -> DoubleArray:
         """(N,) lengths of the vectors."""
+        ...
+
+    @property
+    def queries_at_once(self) -> int:
+        """How many queries to answer in one pass."""
         ...
 
     def __len__(self) -> int: ...
@@ -60,7 +66,7 @@ def check_request(k: int, metric: str) -> None:
 def checked_queries(query: Any, dim: int) -> FloatArray:  # noqa: ANN401 - checked here
     """(d,) or (n, d) finite float32 vectors, or a refusal."""
     try:
-        given = np.asarray(query)
+        given = as_array(query)
     except (TypeError, ValueError):  # lists of several lengths
         given = np.empty(0)
     with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused
@@ -86,8 +92,8 @@ def neighbors(table: Searchable, queries: FloatArray, own_rows: IntArray, k: int
         metric: cosine, dot or l2.
     """
     found: list[list[Neighbor]] = []
-    for start in range(0, len(queries), _QUERIES_AT_ONCE):
-        some = slice(start, start + _QUERIES_AT_ONCE)
+    for start in range(0, len(queries), table.queries_at_once):
+        some = slice(start, start + table.queries_at_once)
         asked = queries[some].astype(np.float64)
         nearest = _nearest_rows(table, asked, own_rows[some], k, metric)
         found += [_ranked(table, rows, query, metric) for rows, query in zip(nearest, asked, strict=True)]
@@ -137,16 +143,16 @@ def _nearness(dots: DoubleArray, table: Searchable, rows: slice, metric: str) ->
 
 def _ranked(table: Searchable, rows: IntArray, query: DoubleArray, metric: str) -> list[Neighbor]:
     """Chosen rows with their scores, computed from their vectors, nearest first."""
-    scores = np.empty(len(rows))
-    for start in range(0, len(rows), CHUNK_ROWS):
-        vectors = table.vectors_at(rows[start : start + CHUNK_ROWS]).astype(np.float64)
+    scores, at_once = np.empty(len(rows)), rows_at_once(len(query))
+    for start in range(0, len(rows), at_once):
+        vectors = table.vectors_at(rows[start : start + at_once]).astype(np.float64)
         if metric == "l2":  # the difference itself: ‖v‖² − 2v·q + ‖q‖² loses the digits of a short distance
             found = np.linalg.norm(vectors - query, axis=1)
         elif metric == "dot":
             found = vectors @ query
         else:
             found = _cosines(vectors @ query, np.linalg.norm(vectors, axis=1) * np.linalg.norm(query))
-        scores[start : start + CHUNK_ROWS] = found
+        scores[start : start + at_once] = found
     order = np.argsort(scores if metric == "l2" else -scores, kind="stable")
     names = table.symbols_at(rows[order])
     return [Neighbor(name, float(score)) for name, score in zip(names, scores[order], strict=True)]

@@ -8,7 +8,6 @@ in `heads`, so that a lookup is one binary search over N/128 heads, one inflated
 
 from __future__ import annotations
 
-import zlib
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -22,13 +21,9 @@ import numpy.typing as npt
 from kdcode import bitpack
 from kdcode.arrays import CHUNK_ROWS, IntArray
 from kdcode.errors import RowError, StorageError, TableError, UnknownSymbolError
-
-BLOCK_SYMBOLS = 128
-MAX_SYMBOL_BYTES = 65_535
-_END = b"\xff"
-_MAX_BLOCK_BYTES = BLOCK_SYMBOLS * (MAX_SYMBOL_BYTES + 1)
-_RAW_DEFLATE = -15
-_CACHED_BLOCKS = 256
+from kdcode.limits import MemoryLimit
+from kdcode.stored_array import ArrayInFile
+from kdcode.symbol_blocks import BLOCK_SYMBOLS, END, MAX_SYMBOL_BYTES, SymbolBlocks, block_text, deflate
 
 
 class _Symbols(Sequence[str]):
@@ -122,13 +117,15 @@ class StoredSymbols(_Symbols):
         count: N.
         arrays: `blocks` (bytes,) uint8; `ends` (N/128,) uint64, where each block ends in `blocks`; `heads` (bytes,)
             uint8; `order` (N/8, bits) uint8, rank to row, eight ranks to a packed row.
+        limit: how much memory all symbols may take together, where they come from a file; None where they may take any.
     """
 
-    def __init__(self, count: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def __init__(self, count: int, arrays: Mapping[str, ArrayInFile], limit: MemoryLimit | None = None) -> None:
         super().__init__(count)
-        self.arrays = dict(arrays)
-        self._inflated: dict[int, list[bytes]] = {}
+        self.arrays: dict[str, ArrayInFile] = dict(arrays)
+        self.limit = limit
         _check_shapes(count, self.arrays)
+        self._blocks = SymbolBlocks(count, self.arrays, limit)
 
     @classmethod
     def build(cls, symbols: Sequence[str]) -> StoredSymbols:
@@ -145,13 +142,13 @@ class StoredSymbols(_Symbols):
         for before, after in pairwise(ranked):
             if before == after:
                 raise TableError(f"symbol {before.decode('utf-8')!r} appears twice; symbols must be distinct")
-        blocks = [_deflate(ranked[start : start + BLOCK_SYMBOLS]) for start in range(0, len(ranked), BLOCK_SYMBOLS)]
+        blocks = [deflate(ranked[start : start + BLOCK_SYMBOLS]) for start in range(0, len(ranked), BLOCK_SYMBOLS)]
         padded = np.zeros(-(-len(order) // 8) * 8, dtype=np.uint32)
         padded[: len(order)] = order
         arrays: dict[str, npt.NDArray[Any]] = {
             "blocks": np.frombuffer(b"".join(blocks), dtype=np.uint8),
             "ends": np.cumsum([len(block) for block in blocks], dtype=np.uint64),
-            "heads": np.frombuffer(_text(ranked[::BLOCK_SYMBOLS]), dtype=np.uint8),
+            "heads": np.frombuffer(block_text(ranked[::BLOCK_SYMBOLS]), dtype=np.uint8),
             "order": bitpack.pack(padded.reshape(-1, 8), [bitpack.bits_for(len(order))] * 8),
         }
         return cls(len(encoded), arrays)
@@ -161,24 +158,28 @@ class StoredSymbols(_Symbols):
         """Bytes that the symbols and their index take in a file."""
         return sum(array.nbytes for array in self.arrays.values())
 
-    def __reduce__(self) -> tuple[type[StoredSymbols], tuple[int, dict[str, npt.NDArray[Any]]]]:
-        return StoredSymbols, (self._count, self.arrays)  # a copy starts with an empty cache
+    def __reduce__(self) -> tuple[type[StoredSymbols], tuple[int, dict[str, ArrayInFile], MemoryLimit | None]]:
+        return StoredSymbols, (self._count, self.arrays, self.limit)  # a copy starts with an empty cache
 
     def __iter__(self) -> Iterator[str]:
         # Neighbouring rows lie in far blocks: all are inflated once, side by side, instead of one for every row.
-        text = b"".join(self._inflate(number) for number in range(len(self.arrays["ends"])))
-        ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == _END[0])
+        blocks = list(self._blocks.texts())
+        ends = np.empty(self._count, dtype=np.int32)  # where each symbol ends in its block
+        for number, block in enumerate(blocks):
+            found = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == END[0])
+            ends[number * BLOCK_SYMBOLS : (number + 1) * BLOCK_SYMBOLS] = found
         for ranks in np.array_split(self._rank_of_row, -(-self._count // CHUNK_ROWS)):
-            starts = np.where(ranks > 0, ends[ranks.astype(np.int64) - 1] + 1, 0)
-            for start, end in zip(starts.tolist(), ends[ranks].tolist(), strict=True):
-                yield text[start:end].decode("utf-8")
+            starts = np.where(ranks % BLOCK_SYMBOLS > 0, ends[ranks.astype(np.int64) - 1] + 1, 0)
+            places = ((ranks // BLOCK_SYMBOLS).tolist(), starts.tolist(), ends[ranks].tolist())
+            for number, start, end in zip(*places, strict=True):
+                yield blocks[number][start:end].decode("utf-8")
 
     def _at(self, rows: IntArray) -> list[str]:
         ranks = self._rank_of_row[rows]
         found = [""] * len(ranks)
         for place in np.argsort(ranks):  # block after block, so that the cache serves all but the first of each
             number, within = divmod(int(ranks[place]), BLOCK_SYMBOLS)
-            found[place] = self._block(number)[within].decode("utf-8")
+            found[place] = self._blocks.block(number)[within].decode("utf-8")
         return found
 
     def verify(self) -> None:
@@ -190,12 +191,10 @@ class StoredSymbols(_Symbols):
         if not np.array_equal(np.sort(self._row_of_rank()), np.arange(self._count)):
             raise StorageError("symbols.order: the rows are not a permutation of 0 … N−1")
         before: bytes | None = None
-        for number in range(len(self.arrays["ends"])):
-            for symbol in self._block(number):
+        for number, block in enumerate(self._blocks.texts()):
+            for symbol in self._blocks.symbols_in(number, block):
                 if before is not None and symbol <= before:
                     raise StorageError(f"symbols.blocks: block {number} is not sorted, or repeats a symbol")
-                if len(symbol) > MAX_SYMBOL_BYTES:
-                    raise StorageError(f"symbols.blocks: block {number} holds a symbol of {len(symbol)} bytes")
                 before = symbol
 
     def find(self, symbol: str) -> int | None:
@@ -204,10 +203,10 @@ class StoredSymbols(_Symbols):
             key = symbol.encode("utf-8")
         except UnicodeEncodeError:
             return None
-        number = bisect_right(self._heads, key) - 1
+        number = bisect_right(self._blocks.heads, key) - 1
         if number < 0:
             return None
-        block = self._block(number)
+        block = self._blocks.block(number)
         place = bisect_left(block, key)
         if place == len(block) or block[place] != key:
             return None
@@ -218,47 +217,8 @@ class StoredSymbols(_Symbols):
             raise StorageError(f"symbols.order: rank {rank} points to row {row} of {self._count}")
         return row
 
-    def _block(self, number: int) -> list[bytes]:
-        """The symbols of a block; the last few that were asked for stay inflated."""
-        symbols = self._inflated.get(number)
-        if symbols is None:
-            symbols = _parted(self._inflate(number))
-            if symbols[0] != self._heads[number]:
-                raise StorageError(f"symbols.heads: head {number} is not the first symbol of its block")
-            while len(self._inflated) >= _CACHED_BLOCKS:
-                self._inflated.pop(next(iter(self._inflated), -1), None)  # the oldest; another thread may be quicker
-            self._inflated[number] = symbols
-        return symbols
-
-    def _inflate(self, number: int) -> bytes:
-        """The checked text of a block: as many symbols as it must hold, each valid UTF-8 and followed by 0xFF."""
-        ends = self.arrays["ends"]
-        start, end = (int(ends[number - 1]) if number else 0), int(ends[number])
-        if not start <= end <= len(self.arrays["blocks"]):
-            raise StorageError(f"symbols.ends: block {number} lies outside the stored blocks")
-        inflater = zlib.decompressobj(_RAW_DEFLATE)
-        try:
-            text = inflater.decompress(self.arrays["blocks"][start:end].tobytes(), _MAX_BLOCK_BYTES)
-            text.replace(_END, b"\0").decode("utf-8")  # a NUL between them, so that two halves cannot make a character
-        except zlib.error as error:
-            raise StorageError(f"symbols.blocks: block {number} cannot be inflated: {error}") from None
-        except UnicodeDecodeError as error:
-            raise StorageError(f"symbols.blocks: block {number} is not UTF-8: {error.reason}") from None
-        expected = min(BLOCK_SYMBOLS, self._count - number * BLOCK_SYMBOLS)
-        whole = inflater.eof and not inflater.unused_data and text.endswith(_END)
-        if not whole or text.count(_END) != expected:
-            raise StorageError(f"symbols.blocks: block {number} does not hold the {expected} symbols it should")
-        return text
-
-    @cached_property
-    def _heads(self) -> list[bytes]:
-        text = self.arrays["heads"].tobytes()
-        if not text.endswith(_END) or text.count(_END) != len(self.arrays["ends"]):
-            raise StorageError(f"symbols.heads: expected {len(self.arrays['ends'])} heads, each followed by 0xFF")
-        return _parted(text)
-
     def _row_of_rank(self) -> IntArray:
-        order = self.arrays["order"]
+        order = np.asarray(self.arrays["order"])
         return bitpack.unpack(order, [order.shape[1]] * 8).reshape(-1)[: self._count]
 
     @cached_property
@@ -310,20 +270,7 @@ def _encoded(symbol: str, row: int) -> bytes:
     return encoded
 
 
-def _text(symbols: list[bytes]) -> bytes:
-    return b"".join(symbol + _END for symbol in symbols)
-
-
-def _parted(text: bytes) -> list[bytes]:
-    return text[:-1].split(_END)
-
-
-def _deflate(symbols: list[bytes]) -> bytes:
-    deflater = zlib.compressobj(level=9, wbits=_RAW_DEFLATE)
-    return deflater.compress(_text(symbols)) + deflater.flush()
-
-
-def _check_shapes(count: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def _check_shapes(count: int, arrays: Mapping[str, ArrayInFile]) -> None:
     blocks = -(-count // BLOCK_SYMBOLS)
     expected = {
         "blocks": (np.uint8, (arrays["blocks"].size,)),

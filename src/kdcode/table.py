@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray
+from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, rows_at_once
 from kdcode.errors import TableError
-from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows, rows_at_once
+from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows
 from kdcode.symbols import RowNumbers, StoredSymbols, pack_symbols
 
 
@@ -53,7 +53,7 @@ class VectorTable(TableMapping):
             if bad.any():
                 row = start + int(bad.argmax())
                 raise TableError(
-                    f"row {row} ({named[row]!r}) has a value that is not a finite float32; "
+                    f"row {row} ({named[row]!r:.80}) has a value that is not a finite float32; "
                     "remove the row or repair the table"
                 )
 
@@ -167,10 +167,10 @@ def _check_symbols(symbols: Sequence[str]) -> None:
         if not isinstance(symbol, str):
             raise TableError(f"symbol {row} is {type(symbol).__name__} {symbol!r}; symbols must be strings")
         if symbol in seen:
-            raise TableError(f"symbol {symbol!r} stands in row {row} and again before it; symbols must be distinct")
+            raise TableError(f"symbol {symbol!r:.80} stands in row {row} and again before it; symbols must be distinct")
         if not symbol.isascii():
             try:
                 symbol.encode("utf-8")
             except UnicodeEncodeError as error:
-                raise TableError(f"symbol {row} ({symbol!r}) cannot be written as UTF-8: {error.reason}") from None
+                raise TableError(f"symbol {row} ({symbol!r:.80}) cannot be written as UTF-8: {error.reason}") from None
         seen.add(symbol)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from sample_tables import NAMES, codec_of, codes_of, spec_of
+from sample_tables import DTYPES, NAMES, codec_of, codec_with, codes_of, spec_of
 
-from kdcode.codec import BlockSum, CodecSpec, make_codec
+from kdcode.codec import BlockSum, CodecSpec, block_sum, make_codec
 
 CODEBOOK = np.array([[[1, 2], [3, 4]], [[10, 20], [30, 40]]], dtype=np.float32)  # (D, K, e) = (2, 2, 2)
 CODES = np.array([[0, 0], [1, 0], [1, 1]])
@@ -130,3 +130,26 @@ def test_what_stands_beyond_a_narrow_block_is_not_read(name):
     vectors, query = made.decode(codes), np.ones((7, 1))
     np.testing.assert_array_equal(changed.score_tables(query), made.score_tables(query))
     np.testing.assert_array_equal(changed.encode(vectors), made.encode(vectors))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", [300, 301, 599, 700])
+def test_many_blocks_are_looked_up_at_once(dim, dtype, monkeypatch):
+    made = codec_with(CodecSpec.named("product", dim, 5, 300, codebook_dtype=dtype))
+    codes = codes_of(made.spec, 20)
+    found = made.compose(codes)
+    monkeypatch.setattr(block_sum, "_MANY_BLOCKS", 300)
+    np.testing.assert_array_equal(found, made.compose(codes))
+
+
+@pytest.mark.parametrize("inner", [1, 5, 7, 12])
+def test_a_reduced_basis_keeps_what_tells_codewords_apart(inner):
+    spec = CodecSpec("block-sum", 8, 6, 3, inner, basis=True, codebook_dtype="float32")
+    made = codec_with(spec)
+    codes, vectors = codes_of(spec, 30), np.random.default_rng(0).normal(size=(1, 8)).astype(np.float32)
+    assert made.reduced_words.shape == (3, 6, min(inner, 8))
+    apart = np.square(vectors - made.compose(codes)).sum(axis=1)
+    coordinates = sum(made.reduced_words[position][codes[:, position]] for position in range(3))
+    reduced = np.square(made.reduced(vectors) - coordinates).sum(axis=1)
+    unit = apart[0] - apart[1], reduced[0] - reduced[1]
+    np.testing.assert_allclose((apart - apart[0]) / unit[0], (reduced - reduced[0]) / unit[1], rtol=1e-3, atol=1e-3)

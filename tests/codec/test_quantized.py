@@ -96,3 +96,16 @@ def test_what_a_dtype_cannot_hold_is_refused():
         for value in (np.nan, np.inf):
             with pytest.raises(OptionError, match="must be finite"):
                 quantize(np.full((1, 2, 2), value, np.float32), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPE_BYTES)
+def test_the_largest_number_of_each_leading_index(dtype):
+    values = np.random.default_rng(0).normal(size=(5, 4, 3)) * np.array([1, 1e-30, 1e30, 0, 2])[:, None, None]
+    stored = quantize(values, dtype)
+    np.testing.assert_array_equal(stored.largest, np.abs(stored.values).max(axis=(1, 2)))
+
+
+def test_the_least_int8_has_an_absolute_value_and_negative_scales_too():
+    stored = np.array([[-128, 127], [3, 2]], dtype=np.int8)
+    assert Quantized(stored, np.float32([[0.5], [-2]])).largest.tolist() == [64, 6]
+    assert Quantized(stored, np.float32([[3e38], [1]])).largest.tolist() == [np.inf, 3]

@@ -148,10 +148,10 @@ def test_specs_compare_by_value(kind, dtype):
 
 def test_huge_numbers_cost_nothing_before_they_are_used():
     # A file may claim them, and its claims are compared with its tensors before anything is made.
-    spec = CodecSpec.named("linear", 3, 256, 1 << 40)
-    assert spec.row_bytes == 1 << 40
-    assert spec.bits == 1 << 43
-    assert spec.sizes(2).codes == 1 << 41
+    spec = CodecSpec.named("linear", 1 << 40, 65_536, 65_536)
+    assert spec.row_bytes == 2 * 65_536
+    assert spec.parameters == 1 << 72
+    assert spec.sizes(1 << 40).codes == 1 << 57
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,8 @@ def test_huge_numbers_cost_nothing_before_they_are_used():
         ({"codebook_size": 65_537}, "codebook_size: expected 2 to 65536, got 65537"),
         ({"scale_bits": 9}, "scale_bits: expected 0 to 8, got 9"),
         ({"scale_bits": -1}, "scale_bits: expected 0 to 8, got -1"),
-        ({"code_length": 0}, "code_length: expected 1 to "),
+        ({"code_length": 0}, "code_length: expected 1 to 65536, got 0"),
+        ({"code_length": 65_537}, "code_length: expected 1 to 65536, got 65537"),
         ({"embedding_dim": 0}, "embedding_dim: expected 1 to "),
         ({"inner_dim": 0, "basis": True}, "inner_dim: expected 1 to "),
         ({"groups": 0}, "groups: expected 1 to 5, got 0"),

@@ -5,15 +5,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import FloatArray
 
 CodeArray = npt.NDArray[np.int64]
+Step = tuple[CodeArray, CodeArray]
+"""For each of (n, beam) partial codes, the place of the one that it continues, and the codeword that it adds."""
 
 _BUNDLE = 16
 """Costs of which only the least is compared at first."""
+
+_FAR = 2.0**40
 
 
 def encode_sums(vectors: FloatArray, words: FloatArray, beam: int, sweeps: int) -> CodeArray:
@@ -32,21 +38,19 @@ def encode_sums(vectors: FloatArray, words: FloatArray, beam: int, sweeps: int) 
 
 def _beam_search(vectors: FloatArray, words: FloatArray, beam: int) -> CodeArray:
     """Choose positions first to last, keeping the `beam` best partial codes of every row. Returns (n, D)."""
-    rows, (length, size, _) = len(vectors), words.shape
+    rows, size = len(vectors), words.shape[1]
     residual, cost = vectors, np.zeros((rows, 1), dtype=np.float32)  # (n·b, e) and (n, b)
-    codes = np.zeros((rows, length), dtype=np.int64)  # (n·b, D)
-    for position, choices in enumerate(words):
+    steps: list[Step] = []
+    for choices in words:
         costs = residual @ (-2 * choices.T)  # (n·b, K): one product of matrices, not one for each row
         costs += squared_norms(choices)
         costs += cost.reshape(-1, 1)
         kept = cost.shape[1]
         parent, chosen, cost = smallest_costs(costs.reshape(rows, kept, size), beam)
-        parents, chosen = (parent + kept * np.arange(rows)[:, None]).reshape(-1), chosen.reshape(-1)
-        residual = residual.take(parents, axis=0)
-        residual -= choices.take(chosen, axis=0)
-        codes = codes.take(parents, axis=0)
-        codes[:, position] = chosen
-    return cheapest_codes(codes.reshape(rows, -1, length), cost)
+        residual = residual.take((parent + kept * np.arange(rows)[:, None]).reshape(-1), axis=0)
+        residual -= choices.take(chosen.reshape(-1), axis=0)
+        steps.append((parent, chosen))
+    return traced_codes(steps, cost)
 
 
 def _icm(vectors: FloatArray, words: FloatArray, codes: CodeArray, sweeps: int) -> CodeArray:
@@ -84,12 +88,26 @@ def smallest_costs(cost: FloatArray, beam: int) -> tuple[CodeArray, CodeArray, F
     return index // size, index % size, np.take_along_axis(flat, index, axis=1)
 
 
-def cheapest_codes(codes: CodeArray, cost: FloatArray) -> CodeArray:
-    """The (n, D) cheapest of (n, beam, D) codes."""
-    cheapest = cost.argmin(axis=1)[:, None, None]
-    return np.take_along_axis(codes, cheapest, axis=1)[:, 0]
+def traced_codes(steps: list[Step], cost: FloatArray) -> CodeArray:
+    """(n, D) codes: from the cheapest of (n, beam) ends back along the partial codes that each step continued."""
+    codes = np.empty((len(cost), len(steps)), dtype=np.int64)
+    place = cost.argmin(axis=1)[:, None]
+    for position in reversed(range(len(steps))):
+        parent, chosen = steps[position]
+        codes[:, position] = np.take_along_axis(chosen, place, axis=1)[:, 0]
+        place = np.take_along_axis(parent, place, axis=1)
+    return codes
 
 
 def squared_norms(vectors: FloatArray) -> FloatArray:
     """(…) squared lengths of (…, d) vectors."""
     return np.asarray(np.einsum("...i,...i->...", vectors, vectors), dtype=np.float32)
+
+
+def within_reach(vectors: npt.NDArray[Any]) -> FloatArray:
+    """(n, d) vectors to find codes of, in a unit near the largest codeword; those that are far longer are shortened.
+
+    Which codes are nearest to them depends on their direction alone, and squares of their numbers stay in float32.
+    """
+    most = np.abs(vectors).max(axis=1, keepdims=True, initial=0)
+    return np.asarray(vectors * (_FAR / np.maximum(most, _FAR)), dtype=np.float32)

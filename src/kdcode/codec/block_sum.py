@@ -6,17 +6,22 @@ One block is the paper's linear composition and additive quantization; one block
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec.beam_search import encode_sums, squared_norms
+from kdcode.codec.beam_search import encode_sums, squared_norms, within_reach
 from kdcode.codec.codec import CodeArray, Codec
 from kdcode.codec.spec import BLOCK_SUM
 
 _CHUNK_FLOATS = 1 << 19
 """Floats that the largest intermediate array of a chunk may hold, so that it stays in the cache."""
+
+_FEW_DIGITS = 2.0**-100
+_MANY_BLOCKS = 256
+"""Blocks that are worth a call of numpy each."""
 
 
 class BlockSum(Codec):
@@ -29,31 +34,67 @@ class BlockSum(Codec):
     scaled_weight: ClassVar[str] = "codebook"
 
     def compose(self, codes: IntArray) -> FloatArray:
-        """(n, D) or (n, columns) codes to (n, d) vectors, before row scales."""
-        sums = np.empty((len(codes), self.spec.inner_dim), dtype=np.float32)
+        """(n, D) or (n, columns) codes to (n, d) vectors of type `dtype`, before row scales."""
+        if self.spec.groups == self.spec.code_length > _MANY_BLOCKS:
+            sums = self._side_by_side(codes)
+            return sums if self.basis is None else np.asarray(sums @ self.basis)
+        dtype = self.dtype
+        sums = np.empty((len(codes), self.spec.inner_dim), dtype=dtype)
         for block in self.spec.blocks:
             first, *others = range(block.positions.start, block.positions.stop)
-            total = self.codebook[first, :, : block.width].take(codes[:, first], axis=0)
+            total = self.codebook[first].take(codes[:, first], axis=0).astype(dtype, copy=False)
             for position in others:
-                total += self.codebook[position, :, : block.width].take(codes[:, position], axis=0)
-            sums[:, block.columns] = total
-        return sums if self.basis is None else np.asarray(sums @ self.basis, dtype=np.float32)
+                total += self.codebook[position].take(codes[:, position], axis=0)
+            sums[:, block.columns] = total[:, : block.width]
+        return sums if self.basis is None else np.asarray(sums @ self.basis)
 
-    def score_tables(self, queries: DoubleArray) -> DoubleArray:
-        """(D, K, q) dot products of each codeword with its own part of (d, q) queries, which the basis is moved to."""
+    def _side_by_side(self, codes: IntArray) -> FloatArray:
+        """(n, inner_dim) coordinates where each position has a block of its own: all are looked up at once."""
+        spec = self.spec
+        places = codes[:, : spec.code_length] + spec.codebook_size * np.arange(spec.code_length)
+        words = self.codebook.reshape(-1, spec.codeword_dim).take(places, axis=0)  # (n, D, e)
+        wide = spec.inner_dim - spec.code_length * (spec.codeword_dim - 1)  # blocks of e coordinates; others have e - 1
+        parts = (words[:, :wide].reshape(len(codes), -1), words[:, wide:, :-1].reshape(len(codes), -1))
+        return np.concatenate(parts, axis=1).astype(self.dtype, copy=False)
+
+    def score_tables(self, queries: DoubleArray) -> DoubleArray | None:
+        """(D, K, q) dot products of each codeword with its own part of (d, q) queries, which the basis is moved to.
+
+        None where vectors may be so short that float32 has few digits left for them: their dot products are others.
+        """
+        if self._shortest() < _FEW_DIGITS:
+            return None
         seen = queries if self.basis is None else self.basis @ queries
         tables = np.empty((*self.codebook.shape[:2], queries.shape[1]))
         for block in self.spec.blocks:
-            tables[block.positions] = self.codebook[block.positions, :, : block.width] @ seen[block.columns]
+            for position in range(block.positions.start, block.positions.stop):  # one codebook as float64 at a time
+                tables[position] = self.codebook[position, :, : block.width] @ seen[block.columns]
         return tables
+
+    def _reach(self) -> float:
+        sums = self._sum_of_largest("codebook")
+        basis = self._sum_of_largest("basis") if self.spec.basis else 1.0
+        level = float(self.stored["scale_levels"][-1]) if self.spec.scale_bits else 1.0
+        return sums * max(basis, 1.0) * max(level, 1.0)
+
+    def _shortest(self) -> float:
+        """What no number of a vector exceeds where its row has the least scale; scales of zero aside."""
+        basis = self._sum_of_largest("basis") if self.spec.basis else 1.0
+        levels = self.stored["scale_levels"] if self.spec.scale_bits else np.ones(1)
+        return self._sum_of_largest("codebook") * basis * float(levels[levels > 0].min(initial=np.inf))
+
+    @cached_property
+    def reduced_words(self) -> FloatArray:
+        """(D, K, k) codewords after the basis, in the coordinates of `reduced`."""
+        return np.stack([np.asarray(words @ self.reduced_basis[1], dtype=np.float32) for words in self.codebook])
 
     def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
         words = self.codebook
         if self.basis is not None:
             if self.spec.is_rotated:
-                vectors = np.asarray(vectors @ self.basis.T, dtype=np.float32)
-            else:  # a projection keeps no distances: codewords of full length do
-                return encode_sums(vectors, np.asarray(words @ self.basis, dtype=np.float32), beam, sweeps)
+                vectors = within_reach(vectors @ self.basis.T.astype(np.float64))
+            else:
+                return encode_sums(self.reduced(vectors), self.reduced_words, beam, sweeps)
         codes = np.empty((len(vectors), self.spec.code_length), dtype=np.int64)
         for block in self.spec.blocks:
             part, chosen = vectors[:, block.columns], words[block.positions, :, : block.width]

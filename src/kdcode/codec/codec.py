@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode import bitpack
-from kdcode.arrays import DoubleArray, FloatArray, IntArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
+from kdcode.codec.beam_search import within_reach
 from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_scales import directions, length_ratios, nearest_level
 from kdcode.codec.spec import CodecSpec
@@ -20,6 +21,9 @@ from kdcode.errors import OptionError, StorageError
 
 CodeArray = npt.NDArray[np.int64]
 Tensors = Mapping[str, npt.NDArray[Any]]
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_SHOWN_POSITIONS = 16
+
 Search = Callable[[Any, FloatArray, int, int], CodeArray]
 """Called with a codec, (n, d) vectors, a beam and sweeps; gives (n, D) codes."""
 
@@ -55,9 +59,8 @@ class Codec(ABC):
                 raise OptionError(f"{name}: this tensor does not belong to a {self.spec.composition} codec")
             _check_tensor(name, self.stored[name], *layout[name])
         for name in self.spec.weight_shapes():
-            with np.errstate(over="ignore"):
-                if not np.isfinite(self._quantized(name).values).all():
-                    raise OptionError(f"{name}: holds values that are not finite")
+            if not np.isfinite(self._quantized(name).largest).all():
+                raise OptionError(f"{name}: holds values that are not finite")
         if self.spec.scale_bits:
             levels = self.stored["scale_levels"]
             if (levels < 0).any() or (np.diff(levels) < 0).any():
@@ -101,14 +104,28 @@ class Codec(ABC):
         if found.scale is None:
             changed = Quantized((found.stored * np.float64(factor)).astype(np.float32), None)
         else:
-            changed = Quantized(found.stored, (found.scale * np.float64(factor)).astype(np.float32))
+            scale = np.clip(found.scale * np.float64(factor), -_FLOAT32_MAX, _FLOAT32_MAX)  # that of zeros may be any
+            changed = Quantized(found.stored, scale.astype(np.float32))
         return replace(self, stored={**self.stored, **_named(self.scaled_weight, changed)})
 
     @cached_property
     def unit(self) -> float:
         """A power of two near the largest number of `scaled_weight`; squares of numbers far from 1 leave float32."""
-        most = float(np.abs(self._quantized(self.scaled_weight).values).max())
+        most = float(self._quantized(self.scaled_weight).largest.max())
         return float(2.0 ** np.round(np.log2(most))) if most > 0 else 1.0
+
+    @cached_property
+    def may_overflow(self) -> bool:
+        """Whether numbers may leave float32 on the way from codewords to a vector, which is then computed in float64.
+
+        Found from the largest number of each codebook and each row of the basis, so that it costs nothing to ask.
+        """
+        return self._reach() > _FLOAT32_MAX / 2  # half: sums in float32 are rounded
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type that codewords are composed in."""
+        return np.dtype(np.float64 if self.may_overflow else np.float32)
 
     @cached_property
     def codebook(self) -> FloatArray:
@@ -137,7 +154,7 @@ class Codec(ABC):
         """
         codes = bitpack.unpack(packed, self.spec.widths)
         size = self.spec.codebook_size
-        if size & (size - 1) and codes.size:
+        if self.spec.has_invalid_codes and codes.size:
             most = int(codes[:, : self.spec.code_length].max())
             if most >= size:
                 raise StorageError(f"codes: found code value {most}, values must be below K={size}")
@@ -157,11 +174,15 @@ class Codec(ABC):
                 raise OptionError(f"codes: expected values in [0, {limit}), got {part.min()} to {part.max()}")
 
     def decode(self, codes: IntArray) -> FloatArray:
-        """(n, columns) codes to (n, d) vectors."""
+        """(n, columns) codes to (n, d) vectors.
+
+        Raises:
+            StorageError: a vector has a number that float32 cannot hold.
+        """
         vectors = self.compose(codes)
         if self.spec.scale_bits:
             vectors *= self.row_scales(codes)[:, None]
-        return vectors
+        return _as_float32(vectors, codes) if self.may_overflow else vectors
 
     def row_scales(self, codes: IntArray) -> FloatArray:
         """(n,) what multiplies the composed vectors of codes."""
@@ -188,7 +209,7 @@ class Codec(ABC):
         if beam < 1 or sweeps < 0:
             raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
         rows = np.atleast_2d(array)
-        wanted = (directions(rows) if self.spec.scale_bits else rows) / np.float32(self.unit)
+        wanted = within_reach((directions(rows) if self.spec.scale_bits else rows) / np.float64(self.unit))
         codes = (search or type(self).search_codes)(self.scaled(1 / self.unit), wanted, beam, sweeps)
         return self.with_scale_level(codes, rows).reshape(*array.shape[:-1], len(self.spec.widths))
 
@@ -209,7 +230,11 @@ class Codec(ABC):
 
     @abstractmethod
     def compose(self, codes: IntArray) -> FloatArray:
-        """(n, D) or (n, columns) codes to (n, d) vectors, before row scales."""
+        """(n, D) or (n, columns) codes to (n, d) vectors of type `dtype`, before row scales."""
+
+    @abstractmethod
+    def _reach(self) -> float:
+        """What no number exceeds on the way to a vector; it may be far more than any vector has."""
 
     @abstractmethod
     def score_tables(self, queries: DoubleArray) -> DoubleArray | None:
@@ -226,31 +251,39 @@ class Codec(ABC):
     def _rows_at_once(self, beam: int) -> int:
         """Rows that a search works on at a time."""
 
+    @cached_property
+    def reduced_basis(self) -> tuple[DoubleArray, FloatArray]:
+        """(d, k) directions and the (inner_dim, k) basis in them, both in the same unit; k is the smaller of both dims.
+
+        A basis keeps no distances. With B = L Qᵀ, those between x B and a vector v are those between x L and v Q, but
+        for what no x B reaches: so a search of codes need not work with d numbers where inner_dim are fewer.
+        """
+        directions, lower = np.linalg.qr(np.asarray(self.basis, dtype=np.float64).T)
+        unit = max(float(np.abs(lower).max()), float(np.finfo(np.float32).tiny))
+        return directions / unit, np.asarray(lower.T / unit, dtype=np.float32)
+
+    def reduced(self, vectors: FloatArray) -> FloatArray:
+        """(n, d) vectors in the (n, k) coordinates of `reduced_basis`."""
+        return within_reach(vectors @ self.reduced_basis[0])
+
+    def _sum_of_largest(self, name: str) -> float:
+        """The largest numbers of each leading index of a weight, added up."""
+        return float(self._quantized(name).largest.sum(dtype=np.float64))
+
     def _quantized(self, name: str) -> Quantized:
         return Quantized(self.stored[name], self.stored.get(f"{name}_scale"))
 
 
-def checked_vectors(vectors: npt.ArrayLike, embedding_dim: int) -> FloatArray:
-    """(d,) or (n, d) finite float32 vectors, or a refusal; tensors of any float type and on any device are taken."""
-    plain: Any = vectors
-    if hasattr(plain, "detach") and hasattr(plain, "cpu"):
-        plain = plain.detach().cpu().float()  # numpy takes neither parameters nor bfloat16
-    try:
-        with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused
-            array = np.asarray(plain, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise OptionError(f"expected vectors of {embedding_dim} numbers, got {vectors!r:.200}") from None
-    if array.ndim not in (1, 2) or array.shape[-1] != embedding_dim:
-        raise OptionError(
-            f"expected vectors of shape ({embedding_dim},) or (rows, {embedding_dim}), got shape {array.shape}"
-        )
-    finite = np.isfinite(np.atleast_2d(array)).all(axis=1)
+def _as_float32(vectors: npt.NDArray[np.floating[Any]], codes: IntArray) -> FloatArray:
+    """(n, d) vectors rounded to float32, or a refusal that names the first of (n, columns) codes that overflows."""
+    with np.errstate(over="ignore"):
+        rounded = vectors.astype(np.float32)
+    finite = np.isfinite(rounded).all(axis=1)
     if not finite.all():
-        row = int(finite.argmin())
-        which = "the vector" if array.ndim == 1 else f"row {row} of the vectors"
-        others = f", as have {int((~finite).sum()) - 1} more rows" if (~finite).sum() > 1 else ""
-        raise OptionError(f"{which} has a value that is not a finite float32{others}; remove the row or repair it")
-    return array
+        code = "-".join(map(str, codes[int(finite.argmin())][:_SHOWN_POSITIONS]))
+        more = "-…" if codes.shape[1] > _SHOWN_POSITIONS else ""
+        raise StorageError(f"codes: the vector of code {code}{more} has a number beyond float32, {_FLOAT32_MAX:.4g}")
+    return rounded
 
 
 def _named(name: str, value: Quantized) -> dict[str, npt.NDArray[Any]]:
@@ -260,5 +293,5 @@ def _named(name: str, value: Quantized) -> dict[str, npt.NDArray[Any]]:
 def _check_tensor(name: str, tensor: npt.NDArray[Any], dtype: str, shape: tuple[int, ...]) -> None:
     if tensor.dtype.name != dtype or tensor.shape != shape:
         raise OptionError(f"{name}: expected {dtype} of shape {shape}, got {tensor.dtype} of shape {tensor.shape}")
-    if not np.isfinite(tensor).all():
+    if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
         raise OptionError(f"{name}: holds values that are not finite")

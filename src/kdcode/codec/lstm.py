@@ -8,13 +8,17 @@ from typing import ClassVar
 import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec.beam_search import cheapest_codes, smallest_costs, squared_norms
+from kdcode.codec.beam_search import Step, smallest_costs, squared_norms, traced_codes
 from kdcode.codec.codec import CodeArray, Codec
 from kdcode.codec.spec import LSTM
 
 _CHUNK_FLOATS = 1 << 23
 """Floats that the largest intermediate array of a chunk may hold: with many small steps, more rows are better."""
 _SAMPLED_CODES = 1024
+_MOST_SAMPLED = 1 << 22
+_MOST_STEPS = 1 << 24
+"""Steps of the LSTM that a sweep may take; only codes of hundreds of positions need more."""
+_GATE_PARTS = ("codebook", "recurrent", "bias")
 
 
 class Lstm(Codec):
@@ -28,14 +32,18 @@ class Lstm(Codec):
     scaled_weight: ClassVar[str] = "basis"
 
     def compose(self, codes: IntArray) -> FloatArray:
-        """(n, D) or (n, columns) codes to (n, d) vectors, before row scales."""
-        hidden = np.zeros((len(codes), self.spec.codeword_dim), dtype=np.float32)
+        """(n, D) or (n, columns) codes to (n, d) vectors of type `dtype`, before row scales."""
+        return np.asarray(self._total(codes) @ np.asarray(self.basis))
+
+    def _total(self, codes: IntArray) -> FloatArray:
+        """(n, D) or (n, columns) codes to the (n, e) sums of their h."""
+        hidden = np.zeros((len(codes), self.spec.codeword_dim), dtype=self.dtype)
         memory = np.zeros_like(hidden)
         total = np.zeros_like(hidden)
         for position, words in enumerate(self.codebook):
             hidden, memory = self._step(words.take(codes[:, position], axis=0), hidden, memory)
             total += hidden
-        return self._projected(total)
+        return total
 
     def score_tables(self, queries: DoubleArray) -> None:
         """None: h_j depends on all codewords before it, so nothing adds up over positions."""
@@ -53,47 +61,56 @@ class Lstm(Codec):
         memory = _sigmoid(forget) * memory + _sigmoid(write) * np.tanh(candidate)
         return _sigmoid(output) * np.tanh(memory), memory
 
-    def _projected(self, total: FloatArray) -> FloatArray:
-        return np.asarray(total @ np.asarray(self.basis), dtype=np.float32)
+    def _reach(self) -> float:
+        width, most = self.spec.codeword_dim, {name: float(self._quantized(name).largest.max()) for name in _GATE_PARTS}
+        gates = most["codebook"] + width * most["recurrent"] + most["bias"]  # the numbers of h are at most 1
+        level = float(self.stored["scale_levels"][-1]) if self.spec.scale_bits else 1.0
+        return max(gates, self.spec.code_length * max(self._sum_of_largest("basis"), 1.0) * max(level, 1.0))
 
     def _rows_at_once(self, beam: int) -> int:
         spec = self.spec
         return max(1, _CHUNK_FLOATS // (beam * max(spec.codebook_size * spec.codeword_dim, spec.embedding_dim)))
 
     def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
-        codes = self._beam_search(vectors, beam)
-        error = squared_norms(vectors - self.compose(codes))
-        for _ in range(min(sweeps, 1)):  # a sweep composes every codeword at every position: one is what it is worth
+        wanted, basis = self.reduced(vectors), self.reduced_basis[1]
+        codes = self._beam_search(wanted, beam)
+        error = squared_norms(wanted - self._total(codes) @ basis)
+        steps = self.spec.code_length**2 * self.spec.codebook_size  # every codeword at every position is composed:
+        for _ in range(min(sweeps, 1) if steps <= _MOST_STEPS else 0):  # one sweep is what that is worth
             for position in range(self.spec.code_length):
                 for candidate in range(self.spec.codebook_size):
                     trial = codes.copy()
                     trial[:, position] = candidate
-                    trial_error = squared_norms(vectors - self.compose(trial))
+                    trial_error = squared_norms(wanted - self._total(trial) @ basis)
                     better = trial_error < error
                     codes[better] = trial[better]
                     error = np.minimum(error, trial_error)
         return codes
 
     def _beam_search(self, vectors: FloatArray, beam: int) -> CodeArray:
-        rows, (length, size, width) = len(vectors), self.codebook.shape
-        hidden = np.zeros((rows, 1, width), dtype=np.float32)
+        """(n, D) codes of (n, k) vectors in the coordinates of the reduced basis."""
+        basis = self.reduced_basis[1]
+        rows, (_, size, width) = len(vectors), self.codebook.shape
+        hidden = np.zeros((rows, 1, width), dtype=self.dtype)
         memory, total = hidden, hidden
-        codes = np.zeros((rows, 1, length), dtype=np.int64)
+        steps: list[Step] = []
         to_come = self._mean_to_come()
         for position, words in enumerate(self.codebook):
-            # (n, b, K, e) states after every choice
-            new_hidden, new_memory = self._step(words[None, None], hidden[:, :, None], memory[:, :, None])
-            new_total = total[:, :, None] + new_hidden
-            composed = self._projected(new_total + to_come[position])
-            parent, chosen, cost = smallest_costs(squared_norms(vectors[:, None, None, :] - composed), beam)
-            flat = parent * size + chosen
+            costs = np.empty((rows, hidden.shape[1], size), dtype=np.float32)
+            at_once = max(1, _CHUNK_FLOATS // (hidden[..., 0].size * width))
+            for some in (slice(start, start + at_once) for start in range(0, size, at_once)):
+                # (n, b, some, e) states after every choice
+                after, _ = self._step(words[some], hidden[:, :, None], memory[:, :, None])
+                composed = (total[:, :, None] + after + to_come[position]) @ basis
+                costs[:, :, some] = squared_norms(vectors[:, None, None, :] - composed)
+            parent, chosen, cost = smallest_costs(costs, beam)
             hidden, memory, total = (
-                np.take_along_axis(state.reshape(rows, -1, width), flat[:, :, None], axis=1)
-                for state in (new_hidden, new_memory, new_total)
+                np.take_along_axis(state, parent[:, :, None], axis=1) for state in (hidden, memory, total)
             )
-            codes = np.take_along_axis(codes, parent[:, :, None], axis=1)
-            codes[:, :, position] = chosen
-        return cheapest_codes(codes, cost)
+            hidden, memory = self._step(words[chosen], hidden, memory)
+            total = total + hidden
+            steps.append((parent, chosen))
+        return traced_codes(steps, cost)
 
     def _mean_to_come(self) -> FloatArray:
         """(D, e): what the positions after each one add to Σ h on average, over a fixed sample of codes.
@@ -101,9 +118,10 @@ class Lstm(Codec):
         With it a prefix is comparable with the whole vector, as centred codewords make it for sums.
         """
         length, size, width = self.codebook.shape
-        codes = np.random.default_rng(0).integers(0, size, size=(_SAMPLED_CODES, length))
-        hidden = memory = np.zeros((len(codes), width), dtype=np.float32)
-        means = np.zeros((length + 1, width), dtype=np.float32)
+        sampled = max(1, min(_SAMPLED_CODES, _MOST_SAMPLED // length))
+        codes = np.random.default_rng(0).integers(0, size, size=(sampled, length))
+        hidden = memory = np.zeros((len(codes), width), dtype=self.dtype)
+        means = np.zeros((length + 1, width), dtype=self.dtype)
         for position, words in enumerate(self.codebook):
             hidden, memory = self._step(words[codes[:, position]], hidden, memory)
             means[position] = hidden.mean(axis=0)
@@ -111,4 +129,4 @@ class Lstm(Codec):
 
 
 def _sigmoid(values: FloatArray) -> FloatArray:
-    return np.asarray(0.5 * (np.tanh(0.5 * values) + 1), dtype=np.float32)  # tanh cannot overflow
+    return np.asarray(0.5 * (np.tanh(0.5 * values) + 1), dtype=values.dtype)  # tanh cannot overflow

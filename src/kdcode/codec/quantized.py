@@ -34,6 +34,14 @@ class Quantized(NamedTuple):
         values = np.asarray(self.stored, dtype=np.float32)
         return values if self.scale is None else values * self.scale
 
+    @property
+    def largest(self) -> FloatArray:
+        """(n,) the largest absolute value of each leading index, as float32; inf where one leaves float32."""
+        numbers = self.stored.reshape(len(self.stored), -1)
+        most: FloatArray = np.maximum(numbers.max(axis=1).astype(np.float32), -numbers.min(axis=1).astype(np.float32))
+        with np.errstate(over="ignore"):
+            return most if self.scale is None else np.abs(most * self.scale.reshape(-1))
+
 
 def scale_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the scales of a tensor: one for each leading index."""

@@ -43,7 +43,8 @@ def directions(vectors: FloatArray) -> FloatArray:
 def length_ratios(vectors: FloatArray, copies: FloatArray) -> FloatArray:
     """(N,) what makes copies as long as vectors; 1 where a copy is 0."""
     lengths, near = (np.linalg.norm(np.asarray(rows, dtype=np.float64), axis=1) for rows in (vectors, copies))
-    return np.asarray(np.divide(lengths, near, where=near > 0, out=np.ones_like(lengths)), dtype=np.float32)
+    ratios = np.divide(lengths, near, where=near > 0, out=np.ones_like(lengths))
+    return np.asarray(np.minimum(ratios, np.finfo(np.float32).max), dtype=np.float32)
 
 
 def _kmeans_on_a_line(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:

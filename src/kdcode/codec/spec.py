@@ -21,6 +21,7 @@ from kdcode import bitpack
 from kdcode.codec.quantized import DTYPE_BYTES, scale_shape
 from kdcode.codec.sizes import Sizes
 from kdcode.errors import OptionError
+from kdcode.limits import MemoryLimit
 
 BLOCK_SUM, LSTM = "block-sum", "lstm"
 KINDS = (BLOCK_SUM, LSTM)
@@ -31,6 +32,9 @@ COMPOSITIONS = ("linear", "product", "grouped", "lstm")
 
 MAX_CODEBOOK_SIZE = 1 << 16
 """The largest K."""
+
+MAX_CODE_LENGTH = 1 << 16
+"""The largest D."""
 
 MAX_SCALE_BITS = 8
 """The most that a row's scale may take."""
@@ -91,7 +95,8 @@ class CodecSpec:
             raise OptionError(f"codebook_dtype must be one of {', '.join(DTYPE_BYTES)}, got {self.codebook_dtype!r}")
         _within("codebook_size", self.codebook_size, 2, MAX_CODEBOOK_SIZE)
         _within("scale_bits", self.scale_bits, 0, MAX_SCALE_BITS)
-        for name in ("embedding_dim", "code_length", "inner_dim"):
+        _within("code_length", self.code_length, 1, MAX_CODE_LENGTH)
+        for name in ("embedding_dim", "inner_dim"):
             _within(name, getattr(self, name), 1, 1 << 48)
         one_block = self.kind == LSTM or self.inner_dim != self.embedding_dim
         _within("groups", self.groups, 1, 1 if one_block else min(self.code_length, self.inner_dim))
@@ -190,7 +195,17 @@ class CodecSpec:
     @property
     def row_bytes(self) -> int:
         """Bytes of one packed row."""
-        return (self.bits + 7) // 8  # not from `widths`: a file may claim more positions than there is memory for
+        return (self.bits + 7) // 8
+
+    @property
+    def has_invalid_codes(self) -> bool:
+        """Whether the bits of a position can say more than K values."""
+        return self.codebook_size != 1 << bitpack.bits_for(self.codebook_size)
+
+    @property
+    def row_width(self) -> int:
+        """The most floats that a row has at once on the way from its code to its vector."""
+        return max(self.inner_dim, self.embedding_dim)
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """The learned tensors by name: the codebook (D, K, e), the basis, the weights of an LSTM."""
@@ -226,6 +241,18 @@ class CodecSpec:
         parts = {name: DTYPE_BYTES[dtype] * math.prod(shape) for name, (dtype, shape) in self.tensor_layout().items()}
         codebook = parts["codebook"] + parts.get("codebook_scale", 0)
         return Sizes(num_embeddings * self.row_bytes, codebook, sum(parts.values()) - codebook, symbol_bytes)
+
+    def check_memory(self, limit: MemoryLimit, num_embeddings: int) -> None:
+        """Refuse a file whose tensors take too much memory once they are float32, or tables of a search over it.
+
+        Raises:
+            LimitError: the tensor is named.
+        """
+        for name, shape in self.weight_shapes().items():
+            limit.check(f"{name}: {' x '.join(map(str, shape))} numbers as float32", 4 * math.prod(shape))
+        scores = self.code_length * self.codebook_size
+        limit.check(f"codebook: a score for each of {scores} codewords, in a search for neighbours,", 8 * scores)
+        limit.check(f"num_embeddings: the lengths of {num_embeddings} vectors, for neighbours,", 8 * num_embeddings)
 
     def ratio(self, num_embeddings: int) -> float:
         """How many times smaller than N x d float32 numbers, symbols left out."""

@@ -45,20 +45,21 @@ def encode(
         return codec.encode(vectors, beam=beam, sweeps=sweeps)
 
     def search(unit_codec: BlockSum, rows: FloatArray, beam: int, sweeps: int) -> npt.NDArray[np.int64]:
+        if unit_codec.basis is not None and not unit_codec.spec.is_rotated:  # a projection keeps no distances
+            parts = (unit_codec.reduced(rows), unit_codec.reduced_words)
+            reduced, words = (torch.from_numpy(part).to(device) for part in parts)
+            return encode_sums(reduced, words, beam=beam, sweeps=sweeps).cpu().numpy()
         return _encode_blocks(unit_codec, torch.from_numpy(rows).to(device), beam, sweeps).cpu().numpy()
 
     return codec.encode(vectors, beam=beam, sweeps=sweeps, search=search)
 
 
 def _encode_blocks(codec: BlockSum, vectors: Tensor, beam: int, sweeps: int) -> Tensor:
-    """(n, D) codes of (n, d) vectors."""
+    """(n, D) codes of (n, d) vectors, where the basis is a rotation, or there is none."""
     spec = codec.spec
     words = torch.from_numpy(np.array(codec.codebook)).to(vectors.device)
     if codec.basis is not None:
-        basis = torch.from_numpy(np.array(codec.basis)).to(vectors.device)
-        if not spec.is_rotated:  # a projection keeps no distances: codewords of full length do
-            return encode_sums(vectors, words @ basis, beam=beam, sweeps=sweeps)
-        vectors = vectors @ basis.t()
+        vectors = vectors @ torch.from_numpy(np.array(codec.basis)).to(vectors.device).t()
     codes = torch.empty(len(vectors), spec.code_length, dtype=torch.int64, device=vectors.device)
     for block in spec.blocks:
         part = words[block.positions, :, : block.width].contiguous()

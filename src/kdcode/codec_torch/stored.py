@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from kdcode.codec import Codec
+from kdcode.codec import Codec, codec_from_tensors
 from kdcode.codec_torch.kinds import CODEC_MODULES
 from kdcode.codec_torch.lookup import flat_codes, scale_rows
 from kdcode.codec_torch.module import shape_of
@@ -17,8 +17,9 @@ from kdcode.codec_torch.module import shape_of
 class StoredCodec(nn.Module):
     """The tensors of `Codec.tensors()` as buffers, in their stored types: int8 and float16 stay so, with their scales.
 
-    Every call computes in float32, with weights that are expanded for this call alone, and rounds the vectors to
-    `dtype`. `half()`, `to(torch.bfloat16)` and the like change `dtype` and leave the stored tensors as they are.
+    Every call computes in float32, or in float64 where sums of codewords may leave float32, with weights that are
+    expanded for this call alone, and rounds the vectors to `dtype`. `half()`, `to(torch.bfloat16)` and the like change
+    `dtype` and leave the stored tensors as they are.
 
     Args:
         codec: whose tensors are copied.
@@ -39,6 +40,7 @@ class StoredCodec(nn.Module):
         self.register_buffer("scale_levels", None)
         for name, array in codec.tensors().items():
             self.register_buffer(name, torch.tensor(array, device=device))
+        self._computed_in = _type_for(codec)
         _ = self.spec.blocks  # kept by the spec from here on: torch.compile cannot compute a cached property
         self._others = tuple(name for name in self.spec.weight_shapes() if name != "codebook")
 
@@ -56,16 +58,23 @@ class StoredCodec(nn.Module):
         return scale_rows(vectors, codes, self.scale_levels).to(self.dtype)
 
     def _words(self, codes: Tensor) -> Tensor:
-        """(n, columns) codes to their (n, D, e) codewords as float32."""
+        """(n, columns) codes to their (n, D, e) codewords."""
         flat = flat_codes(codes[:, : self.spec.code_length], self.spec.codebook_size)
         words = self.codebook.flatten(0, 1).index_select(0, flat.flatten()).view(*flat.shape, self.codebook.shape[2])
-        return words.float().mul_(self.codebook_scale.flatten(1))
+        return words.float().mul_(self.codebook_scale.flatten(1)).to(self._computed_in)
 
     def _floats(self, name: str) -> Tensor:
-        """A weight as float32."""
+        """A weight as the floats that it stands for."""
         stored: Tensor = getattr(self, name)
         scale: Tensor | None = getattr(self, f"{name}_scale", None)
-        return stored.float() if scale is None else stored.float().mul_(scale)
+        return (stored.float() if scale is None else stored.float().mul_(scale)).to(self._computed_in)
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:  # noqa: ANN401 - those of nn.Module
+        super()._load_from_state_dict(*arguments)
+        tensors = dict(self.named_buffers())
+        if not any(tensor.is_meta for tensor in tensors.values()):
+            arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+            self._computed_in = _type_for(codec_from_tensors(self.spec, arrays))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What `to`, `half`, `cuda` and the like call: tensors move between devices, and only `dtype` changes type."""
@@ -81,3 +90,7 @@ class StoredCodec(nn.Module):
     def extra_repr(self) -> str:
         """The shape and the types for printing."""
         return f"{shape_of(self.spec)}, codebook_dtype={self.spec.codebook_dtype}, dtype={self.dtype}"
+
+
+def _type_for(codec: Codec) -> torch.dtype:
+    return torch.float64 if codec.may_overflow else torch.float32

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from kdcode.arrays import CHUNK_ROWS
-from kdcode.codec.codec import checked_vectors
+from kdcode.arrays import CHUNK_ROWS, checked_vectors
 from kdcode.codec.row_scales import directions
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.training_table import TrainingTable
