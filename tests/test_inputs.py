@@ -325,3 +325,39 @@ def test_nothing_is_imported_for_it():
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda torch: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+        lambda torch: torch.ones(3, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
+        lambda torch: torch.conj(torch.ones(3, 2, dtype=torch.complex64)),
+        lambda torch: torch.ones(3, 2, dtype=torch.complex64),
+        lambda torch: torch.ones(3, 2, device="meta"),
+    ],
+    ids=["nested", "float4", "conjugate", "complex", "meta"],
+)
+def test_tensors_whose_numbers_cannot_be_had_are_refused(make):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TableError):
+        as_table(make(torch))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda torch: torch._neg_view(-torch.eye(3)),
+        lambda torch: torch.eye(3).to_sparse(),
+        lambda torch: torch.eye(3).to_sparse_csr(),
+        lambda torch: torch.quantize_per_tensor(torch.eye(3), 0.5, 0, torch.qint8),
+        lambda torch: torch.eye(3).to(torch.float8_e5m2),
+    ],
+    ids=["negative", "sparse", "sparse rows", "quantized", "float8"],
+)
+def test_tensors_of_other_kinds_give_their_numbers(make):
+    torch = pytest.importorskip("torch")
+    assert as_table(make(torch)).matrix.tolist() == np.eye(3).tolist()

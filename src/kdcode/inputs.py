@@ -132,12 +132,21 @@ def _numbers(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - a torch tensor
     """The numbers of a tensor as an array, which shares its memory where numpy has the type."""
     if tensor.device.type == "meta":
         raise TableError("the tensor is on the meta device and holds no numbers; load its weights first")
-    here = tensor.detach().cpu()
-    if here.is_sparse:
-        here = here.to_dense()
-    if here.is_floating_point() and str(here.dtype) not in ("torch.float16", "torch.float32", "torch.float64"):
-        here = here.float()  # bfloat16 and the 8-bit floats, which numpy does not have
-    array: npt.NDArray[Any] = here.numpy()
+    try:
+        here = tensor.detach().cpu()
+        if here.is_quantized:
+            here = here.dequantize()
+        if str(here.layout) != "torch.strided":
+            here = here.to_dense()
+        if here.is_floating_point() and str(here.dtype) not in ("torch.float16", "torch.float32", "torch.float64"):
+            here = here.float()  # bfloat16 and the 8-bit floats, which numpy does not have
+        array: npt.NDArray[Any] = here.resolve_neg().numpy()
+    except (RuntimeError, TypeError, NotImplementedError) as error:  # nested tensors, and types that torch only stores
+        reason = str(error).strip().partition("\n")[0][:100]
+        raise TableError(
+            f"the numbers of a tensor of {getattr(tensor, 'dtype', 'unknown type')} cannot be had: {reason}; "
+            "give a plain one, as in tensor.float()"
+        ) from None
     return array
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from sample_tables import coded_table
@@ -59,14 +59,14 @@ def test_every_format_that_writes_is_tried_here():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(table=tables(WORDS.filter(lambda word: not word.endswith("\r"))))
 def test_symbols_of_any_characters_come_back(tmp_path, name, table):
     check_round_trip(table, tmp_path, name)
 
 
 @pytest.mark.parametrize("name", SPACED)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(table=tables(st.text(st.sampled_from("a.1- é"), min_size=1, max_size=5)))
 def test_symbols_with_spaces_come_back_or_are_refused(tmp_path, name, table):
     if name == "glove" and any(map(ends_in_number, table.symbols)):
@@ -77,7 +77,7 @@ def test_symbols_with_spaces_come_back_or_are_refused(tmp_path, name, table):
 
 
 @pytest.mark.parametrize("name", QUOTING)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(table=tables(st.text(st.sampled_from('a1.,;|\t"\r\n '), min_size=1, max_size=5)))
 def test_delimiters_quotes_and_line_breaks_come_back(tmp_path, name, table):
     check_round_trip(table, tmp_path, name)

@@ -1,9 +1,11 @@
 """NumPy .npy: memory-mapped, symbols found beside it."""
 
 import mmap
+import os
 
 import numpy as np
 import pytest
+import torch
 
 from kdcode import formats
 from kdcode.errors import FormatError
@@ -164,3 +166,33 @@ def test_symbols_that_would_not_come_back_leave_both_files_alone(tmp_path, symbo
     assert list(formats.read(tmp_path / "a.npy").symbols) == ["x", "y", "z"]
     assert np.array_equal(np.load(tmp_path / "a.npy"), MATRIX)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.safetensors", "a.pt"])
+def test_a_file_that_is_cut_short_while_it_is_opened(tmp_path, monkeypatch, name):
+    path = tmp_path / name
+    if name == "a.pt":
+        torch.save(torch.from_numpy(MATRIX), path)
+    else:
+        formats.write(VectorTable(None, MATRIX), path)
+    memmap = np.memmap
+
+    def cut(file, *arguments, **keywords):
+        os.truncate(file, 10)
+        return memmap(file, *arguments, **keywords)
+
+    monkeypatch.setattr(np, "memmap", cut)
+    refusal(path)
+
+
+def test_warnings_are_safe_to_print(tmp_path):
+    path = tmp_path / "a\x1b[31m\n.txt"
+    path.write_bytes(b"a 1 2\n\x1b[31m\xff 1 2\nb 3 4\n")
+    with pytest.warns(formats.SkippedLinesWarning) as given:
+        formats.read(path, on_bad_line="skip")
+    assert str(given[0].message).isprintable()
+    path = tmp_path / "a\x1b[31m\n.npz"
+    np.savez(path, **{"\x1b[31m.wte": MATRIX, "b": MATRIX})
+    with pytest.warns(formats.ChosenMatrixWarning) as given:
+        formats.read(path)
+    assert str(given[0].message).isprintable()

@@ -1,13 +1,16 @@
 """NumPy .npz archives."""
 
 import io
+import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kdcode import data, formats
 from kdcode.errors import FormatError
+from kdcode.formats.npy_header import read_array_header
 from kdcode.symbols import RowNumbers
 
 MATRIX = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -94,3 +97,128 @@ def test_a_header_that_promises_more_than_its_entry_holds_is_refused_before_memo
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("vectors.npy", stream.getvalue() + b"1234")
     assert "the entry has" in refusal(tmp_path / "a.npz")
+
+
+def test_a_symbol_beyond_the_last_character_is_refused_by_row(tmp_path):
+    symbols = np.array(["x", "y", "z"])
+    symbols.view(np.uint32)[1] = 0x110000
+    np.savez(tmp_path / "a.npz", vectors=MATRIX, symbols=symbols)
+    assert "row 1: the symbol is not text" in refusal(tmp_path / "a.npz")
+    symbols.view(np.uint32)[1] = 0xD800
+    np.savez(tmp_path / "a.npz", vectors=MATRIX, symbols=symbols)
+    assert "row 1: the symbol is not text" in refusal(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("kind", [">U3", "<U3", "|S3"])
+def test_strings_of_any_byte_order_and_of_full_width(tmp_path, kind):
+    np.savez(tmp_path / "a.npz", vectors=MATRIX, symbols=np.array(["abc", "x", ""]).astype(kind))
+    assert list(formats.read(tmp_path / "a.npz").symbols) == ["abc", "x", ""]
+
+
+def test_rows_of_columns_that_lie_one_after_the_other(tmp_path):
+    np.savez(tmp_path / "a.npz", vectors=np.asfortranarray(MATRIX), symbols=np.array(["x", "y", "z"]))
+    assert formats.read(tmp_path / "a.npz").matrix.tolist() == MATRIX.tolist()
+    assert formats.read(tmp_path / "a.npz", limit=2).matrix.tolist() == MATRIX[:2].tolist()
+
+
+def entry(array):
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=True)
+    return stream.getvalue()
+
+
+def archived(path, *entries, method=zipfile.ZIP_STORED):
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w", method) as archive:
+        warnings.simplefilter("ignore")  # about names that appear twice
+        for name, content in entries:
+            archive.writestr(name, content)
+    return path
+
+
+def test_two_arrays_of_one_name_are_refused(tmp_path):
+    path = archived(tmp_path / "a.npz", ("vectors.npy", entry(MATRIX)), ("vectors.npy", entry(MATRIX + 1)))
+    assert "two of its arrays are called 'vectors'" in refusal(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_methods_of_compression_that_numpy_does_not_use_are_refused(tmp_path, method):
+    path = archived(tmp_path / "a.npz", ("vectors.npy", entry(MATRIX)), method=method)
+    assert "expected none, or deflate" in refusal(path)
+
+
+class Attack:
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.mkdir, (self.mark,)
+
+
+def test_pickles_are_never_run(tmp_path):
+    objects = np.array([[Attack(tmp_path / "attacked")]], dtype=object)
+    path = archived(tmp_path / "a.npz", ("vectors.npy", entry(MATRIX)), ("symbols.npy", entry(objects[0])))
+    assert "type object" in refusal(path)
+    refusal(archived(tmp_path / "b.npz", ("vectors.npy", entry(objects))))
+    np.save(tmp_path / "c.npy", objects, allow_pickle=True)
+    refusal(tmp_path / "c.npy")
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_records_and_dates_beside_the_matrix_are_passed_over(tmp_path):
+    records = np.zeros(3, dtype=[("a", "<f4"), ("b", "<U3", (2, 2))])
+    dates = np.array(["2017-01-01"], dtype="M8[D]")
+    np.savez(tmp_path / "a.npz", vectors=MATRIX, records=records, dates=dates, flag=np.array(True), one=np.float64(3))
+    assert formats.read(tmp_path / "a.npz").matrix.tolist() == MATRIX.tolist()
+    assert "there is none of that name" in refusal(tmp_path / "a.npz", tensor="records")
+
+
+HEADERS = [
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }",
+    "{'shape': (3L, 2L), 'fortran_order': False, 'descr': '<f4'}",
+    '{"descr": "<f4", "fortran_order": False, "shape": (3, 2)}  \n',
+]
+BAD_HEADERS = [
+    "",
+    "{}",
+    "{'descr': '<f4', 'fortran_order': False}",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), 'shape': (3, 2)}",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (-3, -2)}",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2**1)}",
+    "{'descr': '<f4', 'fortran_order': 0, 'shape': (3, 2)}",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)} + {}",
+    "{'descr': '<f3', 'fortran_order': False, 'shape': (3, 2)}",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 99999999999999999)}",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), 'x': 1in[2]}" + "1or" * 900,
+    "{" * 900,
+]
+
+
+def array_file(header):
+    return b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header.encode() + MATRIX.tobytes()
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_headers_as_several_programs_write_them(tmp_path, header):
+    (tmp_path / "a.npy").write_bytes(array_file(header))
+    assert formats.read(tmp_path / "a.npy").matrix.tolist() == MATRIX.tolist()
+
+
+@pytest.mark.parametrize("header", BAD_HEADERS)
+def test_headers_that_no_program_writes_are_refused_without_a_warning(tmp_path, header):
+    (tmp_path / "a.npy").write_bytes(array_file(header))
+    archived(tmp_path / "a.npz", ("vectors.npy", array_file(header)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "not a usable .npy file" in refusal(tmp_path / "a.npy")
+        assert "not a usable .npz file" in refusal(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("array", [np.zeros(()), np.zeros(3), MATRIX, np.asfortranarray(MATRIX), np.zeros((2, 3, 4))])
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "<f2", "|i1", "<u8", "<U5", "|S3", "|b1", "<c16"])
+def test_headers_say_what_numpy_reads(array, kind):
+    stream = io.BytesIO(entry(array.astype(kind)))
+    header = read_array_header(stream)
+    assert header.shape == array.shape
+    assert header.dtype == np.dtype(kind)
+    assert header.order == ("F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C")
+    assert header.data_start == stream.tell()

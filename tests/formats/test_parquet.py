@@ -9,6 +9,7 @@ import pytest
 
 from kdcode import formats
 from kdcode.errors import FormatError, MissingExtraError
+from kdcode.formats.parquet_footer import values_in_row_groups
 from kdcode.symbols import RowNumbers
 from kdcode.table import VectorTable
 
@@ -155,3 +156,109 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     with pytest.raises(MissingExtraError, match=r"writing Parquet .*pip install 'pyarrow"):
         formats.write(VectorTable(None, np.ones((1, 1))), tmp_path / "b.parquet")
     assert not (tmp_path / "b.parquet").exists()
+
+
+VECTORS = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32()))
+NAMES = pa.array(["a", "b"])
+NUMBERS = pa.array([1.0, 2.0])
+
+
+def save_columns(path, *columns):
+    pq.write_table(pa.Table.from_arrays([column for _, column in columns], [name for name, _ in columns]), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [("s", NAMES), ("v", VECTORS), ("v", VECTORS)],
+        [("s", NAMES), ("s", NAMES), ("v", VECTORS)],
+        [("", NAMES), ("", VECTORS)],
+        [("s", NAMES), ("", VECTORS)],
+        [("s.t", NAMES), ("v.w", VECTORS)],
+        [("s", NAMES), ("v", VECTORS), ("v.x", NUMBERS)],
+        [("x", VECTORS), ("x", NAMES)],
+    ],
+)
+def test_names_of_columns_may_be_empty_or_appear_twice(tmp_path, columns):
+    table = formats.read(save_columns(tmp_path / "a.parquet", *columns))
+    assert table.symbols == ["a", "b"]
+    assert table.matrix.tolist() == [[1, 2], [3, 4]]
+
+
+def test_numbers_in_columns_of_one_name(tmp_path):
+    path = save_columns(
+        tmp_path / "a.parquet", ("x", NUMBERS), ("s", NAMES), ("x", pa.array([3.0, 4.0])), ("", NUMBERS)
+    )
+    table = formats.read(path)
+    assert table.matrix.tolist() == [[1, 3, 1], [2, 4, 2]]
+    assert table.symbols == ["a", "b"]
+
+
+def test_a_name_that_is_asked_for_must_be_that_of_one_column(tmp_path):
+    path = save_columns(tmp_path / "a.parquet", ("s", NAMES), ("s", NAMES), ("v", VECTORS), ("v", VECTORS))
+    assert "expected 's' to be a column of text or integers; 2 columns are called so" in refusal(
+        path, symbol_column="s"
+    )
+    assert "expected 'v' to be a column of lists of floats; 2 columns" in refusal(path, vector_column="v")
+
+
+@pytest.mark.parametrize(
+    "symbols",
+    [
+        NAMES.dictionary_encode(),
+        NAMES.cast(pa.large_string()),
+        NAMES.cast(pa.binary()),
+        NAMES.cast(pa.large_binary()),
+        NAMES.cast(pa.binary()).dictionary_encode(),
+        pa.array([b"a", b"b"], pa.binary(1)),
+        NAMES.cast(pa.string_view()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_symbols_of_every_type_of_text(tmp_path, symbols):
+    path = save_columns(tmp_path / "a.parquet", ("n", pa.array([7, 8])), ("s", symbols), ("v", VECTORS))
+    assert formats.read(path).symbols == ["a", "b"]
+    assert formats.read(path, symbol_column="s", limit=1).symbols == ["a"]
+
+
+def test_integers_of_a_dictionary_are_symbols_where_asked(tmp_path):
+    path = save_columns(tmp_path / "a.parquet", ("s", pa.array([7, 8]).dictionary_encode()), ("v", VECTORS))
+    assert formats.read(path, symbol_column="s").symbols == ["7", "8"]
+
+
+def test_text_is_taken_before_bytes(tmp_path):
+    path = save_columns(tmp_path / "a.parquet", ("hash", pa.array([b"\xff", b"\xfe"])), ("s", NAMES), ("v", VECTORS))
+    assert formats.read(path).symbols == ["a", "b"]
+    assert "row 0: the symbol" in refusal(path, symbol_column="hash")
+
+
+@pytest.mark.parametrize("groups", [1, 7, 100])
+def test_the_footer_says_how_many_values_there_are(tmp_path, groups):
+    rows = 1000
+    lists = pa.array([[1.0] * (row % 5) for row in range(rows)], pa.list_(pa.float32()))
+    table = pa.table({"s": pa.array(map(str, range(rows))), "v": lists, "n": pa.array(range(rows))})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows // groups)
+    metadata = pq.read_metadata(tmp_path / "a.parquet")
+    expected = [
+        max(metadata.row_group(group).column(place).num_values for place in range(3))
+        for group in range(metadata.num_row_groups)
+    ]
+    assert values_in_row_groups(tmp_path / "a.parquet") == expected
+
+
+def test_a_footer_that_makes_arrow_end_the_process_is_refused(tmp_path):
+    path = save_columns(tmp_path / "a.parquet", ("s", NAMES), ("v", VECTORS))
+    good = path.read_bytes()
+    footer = len(good) - 8 - int.from_bytes(good[-8:-4], "little")
+    refused = 0
+    for place in range(footer, len(good) - 8):
+        for change in (1, 128):
+            damaged = bytearray(good)
+            damaged[place] ^= change
+            path.write_bytes(damaged)
+            try:
+                assert len(formats.read(path)) <= 2
+            except FormatError:
+                refused += 1
+    assert refused > 300

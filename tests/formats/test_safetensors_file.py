@@ -2,16 +2,20 @@
 
 import json
 import warnings
+from random import Random
 
 import numpy as np
 import pytest
 import torch
+from input_mutations import damaged
+from input_samples import SAMPLES
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import load_file as load_torch
 from safetensors.torch import save_file as save_torch
 
 from kdcode import formats
-from kdcode.errors import FormatError
+from kdcode.errors import FormatError, KdcodeError
 from kdcode.formats import ChosenMatrixWarning
 from kdcode.symbols import RowNumbers
 from kdcode.table import VectorTable
@@ -143,16 +147,76 @@ def test_the_hostile_files_below_start_from_a_good_one(tmp_path):
         (made(entry(data_offsets=[0, 20])), "do not fit"),
         (made(entry(data_offsets=[4, 28])), "do not fit"),
         (made(entry(data_offsets=[-24, 0])), "do not fit"),
-        (made(entry(data_offsets="x")), "w: the header entry is malformed"),
+        (made(entry(data_offsets="x")), "do not fit: expected lists"),
         (made(entry(data_offsets=[0.0, 24.0])), "do not fit"),
         (made(entry(shape=[3, -2])), "do not fit"),
         (made(entry(shape=[1 << 60, 1 << 60])), "do not fit"),
-        (made(entry(shape=[0, 2], data_offsets=[0, 0])), "the matrix is empty"),
+        (made(entry(shape=[0, 2], data_offsets=[0, 0]), b""), "the matrix is empty"),
         (made(entry(dtype="I32")), "expected a matrix of floats, found none"),
-        (made(entry(dtype=[])), "expected a matrix of floats, found none"),
-        (made({"w": 3}), "expected a matrix of floats, found none"),
+        (made(entry(dtype=[])), "'w': the header entry is malformed"),
+        (made({"w": 3}), "'w': the header entry is malformed"),
     ],
 )
 def test_hostile_files_are_refused(tmp_path, content, reason):
     (tmp_path / "a.safetensors").write_bytes(content)
     assert reason in refusal(tmp_path / "a.safetensors")
+
+
+def twice(header):
+    return json.dumps(header).encode()[:-1] + b", " + json.dumps(header).encode()[1:]
+
+
+ONE = entry()
+OTHER = {"v": {"dtype": "F32", "shape": [3, 2], "data_offsets": [24, 48]}}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (made(twice(ONE)), "not a JSON object"),
+        (made(json.dumps(ONE).replace('"shape"', '"dtype"').encode()), "not a JSON object"),
+        (made(b'{"\xff": 1}'), "not a JSON object"),
+        (made(b'{"w\\ud800": ' + json.dumps(ONE["w"]).encode() + b"}"), "not a JSON object"),
+        (made(json.dumps(ONE).replace("[0,", "[-0,").encode()), "not a JSON object"),
+        (made(ONE | {"v": ONE["w"]}, bytes(24)), "starts at byte 0, where the tensor before it ends at 24"),
+        (made(ONE | {"v": {**OTHER["v"], "data_offsets": [20, 44]}}, bytes(44)), "starts at byte 20"),
+        (made(ONE | {"v": {**OTHER["v"], "data_offsets": [28, 52]}}, bytes(52)), "starts at byte 28"),
+        (made(OTHER, bytes(48)), "starts at byte 24, where the tensor before it ends at 0"),
+        (made(ONE, bytes(25)), "the tensors fill 24 of the 25 bytes"),
+        (made(ONE | {"v": {**OTHER["v"], "dtype": "F33"}}, bytes(48)), "unknown dtype"),
+        (made(ONE | {"v": {**OTHER["v"], "more": 1}}, bytes(48)), "malformed"),
+        (made(ONE | {"v": 1}), "malformed"),
+        (made(ONE | {"v": {"dtype": "F32", "shape": [1 << 40, 1 << 40, 0], "data_offsets": [24, 24]}}), "do not fit"),
+        (made(ONE | {"__metadata__": {"a": 1}}), "not a JSON object of strings"),
+        (made(ONE | {"__metadata__": []}), "not a JSON object"),
+        (made(entry() | {"x" * 10**6: 3}), "malformed"),
+        (made(entry(shape=[1] * 10**5 + [7])), "do not fit"),
+    ],
+)
+def test_what_the_library_refuses_and_what_means_two_things_is_refused(tmp_path, content, reason):
+    (tmp_path / "a.safetensors").write_bytes(content)
+    message = refusal(tmp_path / "a.safetensors")
+    assert reason in message
+    assert len(message) < 1000
+
+
+def test_two_tensors_side_by_side_are_good(tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(made(ONE | OTHER, bytes(48)))
+    assert formats.read(tmp_path / "a.safetensors", tensor="v").matrix.shape == (3, 2)
+
+
+def test_what_is_accepted_the_library_accepts_too(tmp_path):
+    samples = [sample for sample in SAMPLES if sample.format == "safetensors"]
+    random, path, accepted = Random(0), tmp_path / "a.safetensors", 0
+    for _ in range(1500):
+        path.write_bytes(damaged(random, random.choice(samples))[1])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ChosenMatrixWarning)
+                formats.read(path, format="safetensors", tensor=random.choice((None, "w", "other")))
+        except KdcodeError:
+            continue
+        accepted += 1
+        with safe_open(path, "numpy") as file:
+            assert file.keys()
+    assert accepted > 30

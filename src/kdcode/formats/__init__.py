@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kdcode.errors import (
-    FileAccessError,
-    FileError,
-    FolderError,
-    FormatError,
-    MissingFileError,
-    OptionError,
-    TableError,
-    file_error,
-)
-from kdcode.files import is_pipe, spooled
+from kdcode.errors import FileError, FormatError, OptionError, TableError, file_error
+from kdcode.files import check_readable, is_pipe
 from kdcode.formats.catalogue import FORMATS
 from kdcode.formats.detection import detect_to_read, detect_to_write
 from kdcode.formats.file_rows import SkippedLinesWarning
-from kdcode.formats.format import Format, Progress, ReadOptions
+from kdcode.formats.format import Format, Progress, ReadOptions, Write
 from kdcode.formats.matrices import ChosenMatrixWarning
+from kdcode.formats.opening import on_disk
 from kdcode.rows import Rows
 from kdcode.table import VectorTable
 
@@ -37,6 +27,7 @@ __all__ = [
     "detect",
     "read",
     "write",
+    "written_files",
 ]
 
 
@@ -50,7 +41,7 @@ def read(
     """The table of vectors in a file.
 
     Args:
-        path: the file; text may be gzipped. A pipe is copied to a temporary file first.
+        path: the file; text may be gzipped. A pipe is copied to a temporary file first, and has no symbols beside it.
         format: a name in `FORMATS`; by default what `detect` finds.
         on_progress: called with bytes done and bytes in all after each block of a text or word2vec binary file.
         **options: fields of `ReadOptions`.
@@ -58,21 +49,16 @@ def read(
     Raises:
         FileError: the file is not there (also a FileNotFoundError) or cannot be opened.
         FormatError: the file is not usable; the message names the file, and the line or row.
+        LimitError: the file would take more memory than `max_expansion` allows.
         OptionError: an option that is unknown, or means nothing for this format.
         MissingExtraError: the format needs an optional dependency.
     """
     file = Path(path)
     chosen_options = ReadOptions.of(options)
     named = None if format is None else _named(format)
-    _check_file(file)
     try:
-        if not is_pipe(file):
-            return _read(file, named, chosen_options, on_progress)
-        with file.open("rb") as stream, spooled(stream, file.name) as copy:
-            try:
-                return _read(copy, named, chosen_options, on_progress)
-            except FormatError as error:
-                raise FormatError(str(error).replace(str(copy), str(file))) from error
+        with on_disk(file) as there:
+            return _read(there, named, chosen_options, on_progress)
     except FileError:
         raise
     except OSError as error:
@@ -107,16 +93,36 @@ def write(
         MissingExtraError: the format needs an optional dependency.
     """
     file = Path(path)
-    chosen = detect_to_write(file) if format is None else _named(format)
-    if chosen.write is None:
-        writable = ", ".join(known.name for known in FORMATS.values() if known.write is not None)
-        raise OptionError(f"{file}: the format {chosen.name!r} can only be read; formats to write are {writable}")
+    write_rows = _to_write(file, format)[1]
     try:
-        chosen.write(table, file, on_progress)
+        write_rows(table, file, on_progress)
     except FileError:
         raise
     except OSError as error:
         raise file_error(file, "written", error) from error
+
+
+def written_files(path: str | PathLike[str], *, format: str | None = None) -> list[Path]:
+    """The files that `write` makes: the one at `path`, and the one of the symbols where a format holds none itself.
+
+    Rows without symbols make no second file, and are refused where it exists: it would be read as theirs.
+
+    Raises:
+        FormatError: the name of the file does not tell its format.
+        OptionError: there is no such format, or it can only be read.
+    """
+    file = Path(path)
+    place = _to_write(file, format)[0].symbols_beside
+    return [file] if place is None else [file, place(file)]
+
+
+def _to_write(file: Path, name: str | None) -> tuple[Format, Write]:
+    """The format of a file to write, and its function."""
+    chosen = detect_to_write(file) if name is None else _named(name)
+    if chosen.write is None:
+        writable = ", ".join(known.name for known in FORMATS.values() if known.write is not None)
+        raise OptionError(f"{file}: the format {chosen.name!r} can only be read; formats to write are {writable}")
+    return chosen, chosen.write
 
 
 def detect(path: str | PathLike[str]) -> Format:
@@ -127,19 +133,10 @@ def detect(path: str | PathLike[str]) -> Format:
         FormatError: it is of no known format.
     """
     file = Path(path)
-    _check_file(file)
+    check_readable(file)
     if is_pipe(file):
         raise FormatError(f"{file}: a pipe can be read only once, and looking at its format would be that time")
     return detect_to_read(file)
-
-
-def _check_file(file: Path) -> None:
-    if file.is_dir():
-        raise FolderError(errno.EISDIR, "is a folder, expected a file", str(file))
-    if not file.exists():
-        raise MissingFileError(errno.ENOENT, "there is no such file", str(file))
-    if not os.access(file, os.R_OK):
-        raise FileAccessError(errno.EACCES, "cannot be read: Permission denied", str(file))
 
 
 def _named(name: str) -> Format:

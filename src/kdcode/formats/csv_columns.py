@@ -86,8 +86,8 @@ class Columns:
 def _is_header(fields: list[str]) -> bool:
     """Whether the first record names columns: no field is a number, or they count 0, 1, 2, … as those of pandas."""
     first, *rest = (field.strip() for field in fields)
-    counted = [[str(place) for place in range(start, start + len(rest))] for start in (0, 1)]
-    if rest in counted and (not first or len(rest) > 2 or fields == ["0", "1", "2"]):
+    counted = any(all(field == str(place) for place, field in enumerate(rest, start)) for start in (0, 1))
+    if counted and (not first or len(rest) > 2 or fields == ["0", "1", "2"]):
         return True
     if rest and rest[0].startswith("["):
         return False

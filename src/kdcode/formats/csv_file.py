@@ -27,6 +27,7 @@ from kdcode.table import VectorTable
 
 _BATCH_FIELDS = 1 << 15
 _SAMPLE_ROWS = 100
+_SAMPLE_FIELDS = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # how Excel begins UTF-8 files
 
 Record = tuple[int, list[str]]
@@ -42,16 +43,16 @@ def read(path: Path, options: ReadOptions, on_progress: Progress | None, *, deli
         on_progress: called after each block.
         delimiter: what separates fields, unless the first lines have more fields with another.
     """
-    blocks = line_blocks(path, on_progress)
+    blocks = line_blocks(path, on_progress, options.memory_limit(path))
     lines = next(blocks, (1, []))[1]
     lines[:1] = [line.removeprefix(_BYTE_ORDER_MARK) for line in lines[:1]]
     found = _delimiter([line for line in lines[:_SAMPLE_ROWS] if line.strip()], delimiter)
     records = _records(path, chain(lines, (line for _, block in blocks for line in block)), found)
-    sample = list(islice(records, _SAMPLE_ROWS))
+    sample = _sample(records)
     if not sample:
         raise FormatError(f"{path}: the file is empty, expected at least one row")
     columns = Columns.of(path, [fields for _, fields in sample], options)
-    rows = CsvRows(path, options.on_bad_line, columns)
+    rows = CsvRows(path, options, columns)
     rows.add_records(chain(sample[1:] if columns.names else sample, records), options.limit)
     table = rows.table(columns.dim)
     return table if columns.symbol is not None else VectorTable(None, table.matrix)
@@ -76,12 +77,12 @@ class CsvRows(FileRows):
 
     Args:
         path: the file, for messages.
-        on_bad_line: what to do with records that cannot be used, "refuse" or "skip".
+        options: how it is read.
         columns: which fields are the symbol and the numbers.
     """
 
-    def __init__(self, path: Path, on_bad_line: str, columns: Columns) -> None:
-        super().__init__(path, "line", on_bad_line)
+    def __init__(self, path: Path, options: ReadOptions, columns: Columns) -> None:
+        super().__init__(path, "line", options.memory_limit(path), options.on_bad_line)
         self._columns = columns
 
     def add_records(self, records: Iterable[Record], limit: int | None) -> None:
@@ -134,6 +135,16 @@ class CsvRows(FileRows):
                 self.reject(number, f"{columns.number_name(place)} of {shown(symbol)} is {shown(cell)}, {fault}")
                 return
         self.add(number, symbol, np.array([float(cell) for cell in cells], dtype=np.float32))
+
+
+def _sample(records: Iterator[Record]) -> list[Record]:
+    """The first records that are taken: a hundred, or fewer where they are very long."""
+    sample: list[Record] = []
+    fields = 0
+    while len(sample) < _SAMPLE_ROWS and fields < _SAMPLE_FIELDS and (record := next(records, None)):
+        sample.append(record)
+        fields += len(record[1])
+    return sample
 
 
 def _records(path: Path, lines: Iterable[bytes], delimiter: str) -> Iterator[Record]:

@@ -93,7 +93,7 @@ def _in_zip(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             return "npz" if any(name.endswith(".npy") for name in archive.namelist()) else "torch"
-    except zipfile.BadZipFile:
+    except Exception:  # damage ends in any of a dozen exceptions
         return "torch"  # which then says what is wrong
 
 

@@ -8,11 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
+from kdcode import printable
 from kdcode.arrays import FloatArray
 from kdcode.errors import FormatError
+from kdcode.limits import MemoryLimit
 from kdcode.table import VectorTable
 
 _SHOWN = 60
+
+SYMBOL_BYTES = 200
+"""Memory that a symbol takes beside its text: the object, its number, and its place in a dict, a set and a list."""
+_NUMBER_BYTES = 8
+"""Memory that a number takes, with the copies that are made of it on the way."""
+_SKIPPED_BYTES = 1000
+"""What a skipped row counts for: it takes no memory, but time, and a small file must not take that without end."""
 
 
 class SkippedLinesWarning(UserWarning):
@@ -31,7 +40,7 @@ class SkippedLinesWarning(UserWarning):
 
     def __str__(self) -> str:
         path, count, first = self.args
-        return f"{path}: skipped {count} bad lines or rows, the first: {first}"
+        return printable.shown(f"{path}: skipped {count} bad lines or rows, the first: {first}")
 
 
 class FileRows:
@@ -40,10 +49,11 @@ class FileRows:
     Args:
         path: the file, for messages.
         unit: what a row is called in this format: "line" or "row".
+        limit: how much memory all of them may take.
         on_bad_line: whether to "refuse" the file when a row cannot be used, or to "skip" and count the row.
     """
 
-    def __init__(self, path: Path, unit: str, on_bad_line: str = "refuse") -> None:
+    def __init__(self, path: Path, unit: str, limit: MemoryLimit, on_bad_line: str = "refuse") -> None:
         self.numbers: dict[str, int] = {}
         """The line or row of each symbol, in the order of the table."""
         self.skipped = 0
@@ -51,6 +61,7 @@ class FileRows:
         self._first_skipped = ""
         self._values = np.empty(0, dtype=np.float32)
         self._used = 0
+        self._limit, self._symbol_bytes = limit, 0
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -64,6 +75,7 @@ class FileRows:
         if self._on_bad_line == "refuse":
             raise self.refusal(number, reason)
         self.skipped += 1
+        self._limit.check(f"{self.skipped} bad {self._unit}s that are skipped", self.skipped * _SKIPPED_BYTES)
         self._first_skipped = self._first_skipped or f"{self._unit} {number}: {reason}"
 
     def add(self, number: int, symbol: bytes, vector: FloatArray | None = None) -> None:
@@ -76,15 +88,18 @@ class FileRows:
             return
         if name in self.numbers:
             place = f"{self._unit} {self.numbers[name]}"
-            self.reject(number, f"the symbol {name!r} stands in {place} already; symbols must be distinct")
+            self.reject(number, f"the symbol {shown(symbol)} stands in {place} already; symbols must be distinct")
             return
         if vector is not None:
             finite = np.isfinite(vector)
             if not finite.all():
                 first = int(finite.argmin())
-                self.reject(number, f"number {first + 1} of {name!r} is {vector[first]}, expected a finite number")
+                self.reject(
+                    number, f"number {first + 1} of {shown(symbol)} is {vector[first]}, expected a finite number"
+                )
                 return
             self.add_vectors(vector)
+        self._count_symbols(1, len(symbol))
         self.numbers[name] = number
 
     def add_all(self, numbers: Sequence[int], symbols: list[str], values: FloatArray) -> bool:
@@ -95,6 +110,7 @@ class FileRows:
         fresh = dict(zip(symbols, numbers, strict=True))
         if len(fresh) != len(symbols) or "" in fresh or not self.numbers.keys().isdisjoint(fresh):
             return False
+        self._count_symbols(len(symbols), sum(map(len, symbols)))
         self.numbers.update(fresh)
         self.add_vectors(values)
         return True
@@ -102,11 +118,16 @@ class FileRows:
     def add_vectors(self, values: FloatArray) -> None:
         """Add (n, d) or (d,) values."""
         end = self._used + values.size
+        self._limit.check(f"{end} numbers and {len(self)} symbols", _NUMBER_BYTES * end + self._symbol_bytes)
         if end > self._values.size:
             # Growing in place moves pages instead of copying them; a quarter more keeps the number of moves small.
             self._values.resize(max(end, self._values.size + self._values.size // 4), refcheck=False)
         self._values[self._used : end] = values.reshape(-1)
         self._used = end
+
+    def _count_symbols(self, count: int, text: int) -> None:
+        self._symbol_bytes += count * SYMBOL_BYTES + text
+        self._limit.check(f"{len(self) + count} symbols", self._symbol_bytes)
 
     def matrix(self, dim: int) -> FloatArray:
         """The (N, d) vectors; no more can be added afterwards."""

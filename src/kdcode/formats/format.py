@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kdcode.errors import OptionError
+from kdcode.limits import MAX_EXPANSION, MemoryLimit
 from kdcode.option_fields import check_fields, option
 from kdcode.rows import Rows
 from kdcode.table import VectorTable
@@ -16,6 +17,8 @@ BAD_LINE_NAMES = ("refuse", "skip")
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with what is done and what there is: bytes of the file when reading, rows when writing."""
+
+Write: TypeAlias = Callable[[Rows, Path, Progress | None], None]
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,18 @@ class ReadOptions:
     on_bad_line: str = option(
         "refuse", "What to do with an invalid line or row, or one that repeats a symbol.", choices=BAD_LINE_NAMES
     )
+    max_expansion: float = option(
+        float(MAX_EXPANSION),
+        "Refuse a file that takes more than this many times its size in memory, and 256 MiB.",
+        low=1,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    def memory_limit(self, path: Path) -> MemoryLimit:
+        """What the file at `path` may take in memory."""
+        return MemoryLimit(path.stat().st_size, self.max_expansion)
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> ReadOptions:
@@ -59,6 +71,8 @@ class Format:
         read: gives the table of a file.
         write: writes rows to a file, or None where the format is read only.
         extra: the optional dependency that it needs, or None.
+        symbols_beside: where the symbols of rows written to a file go, for formats that hold a matrix alone.
+        is_text: whether such files can be read by people.
     """
 
     name: str
@@ -66,8 +80,10 @@ class Format:
     suffixes: tuple[str, ...]
     options: tuple[str, ...]
     read: Callable[[Path, ReadOptions, Progress | None], VectorTable]
-    write: Callable[[Rows, Path, Progress | None], None] | None = None
+    write: Write | None = None
     extra: str | None = None
+    symbols_beside: Callable[[Path], Path] | None = None
+    is_text: bool = False
 
     def check_options(self, options: ReadOptions) -> None:
         """Refuse options that would be ignored: they are most likely a mistake about the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -12,17 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.errors import FormatError
+from kdcode.files import beside
 from kdcode.formats import writing
 from kdcode.formats.blocks import first_bytes, line_blocks
 from kdcode.formats.file_rows import FileRows
 from kdcode.formats.format import Progress, ReadOptions
+from kdcode.formats.opening import on_disk
 from kdcode.formats.text import Header, trailing_numbers
+from kdcode.printable import shown
 from kdcode.rows import Rows
 from kdcode.symbols import RowNumbers
 from kdcode.table import VectorTable
 
 _FIRST_LINE_BYTES = 1 << 16
+_LINES_TOO_MANY = 1 << 16
 _LISTED = 20
+_SHOWN = 80
 
 _TOKEN_TABLES = (
     "word_embeddings",  # BERT, RoBERTa, BLOOM
@@ -56,16 +62,19 @@ class ChosenMatrixWarning(UserWarning):
 
     def __str__(self) -> str:
         path, name, (rows, dim) = self.args
-        return f"{path}: read the tensor {name!r}, {rows} x {dim}; another one is read with tensor="
+        return shown(f"{path}: read the tensor {name!r}, {rows} x {dim}; another one is read with tensor=")
 
 
-def choose(path: Path, shapes: Mapping[str, tuple[int, ...]], wanted: str | None) -> str:
+def choose(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], wanted: str | None, others: Mapping[str, str] | None = None
+) -> str:
     """The name of the matrix to read: the one that was asked for, the only one there is, or the obvious one.
 
     Args:
         path: the file, for messages.
         shapes: the shape of every array of real numbers in the file, by name.
         wanted: the name that was asked for.
+        others: what arrays are that cannot be read, by name.
 
     Raises:
         FormatError: no such array, or several to choose from; the message lists them.
@@ -75,11 +84,13 @@ def choose(path: Path, shapes: Mapping[str, tuple[int, ...]], wanted: str | None
         if wanted in matrices:
             return wanted
         found = f"it has shape {shapes[wanted]}" if wanted in shapes else "there is none of that name"
+        found = f"it is {others[wanted]}" if others and wanted in others else found
         raise FormatError(
             f"{path}: expected {wanted!r} to be a matrix of floats, {found}; matrices: {_listed(matrices) or 'none'}"
         )
     if not matrices:
-        raise FormatError(f"{path}: expected a matrix of floats, found none")
+        instead = ", ".join(f"{name[:_SHOWN]} is {kind}" for name, kind in [*(others or {}).items()][:_LISTED])
+        raise FormatError(f"{path}: expected a matrix of floats, found none" + (f": {instead}" if instead else ""))
     if len(matrices) == 1:
         return next(iter(matrices))
     obvious = _obvious(matrices)
@@ -102,7 +113,7 @@ def _obvious(names: Iterable[str]) -> str | None:
 def _listed(matrices: Mapping[str, tuple[int, ...]]) -> str:
     """Names and shapes, the largest first: tables are large."""
     names = sorted(matrices, key=lambda name: -matrices[name][0] * matrices[name][1])
-    listed = ", ".join(f"{name} {matrices[name][0]} x {matrices[name][1]}" for name in names[:_LISTED])
+    listed = ", ".join(f"{name[:_SHOWN]} {matrices[name][0]} x {matrices[name][1]}" for name in names[:_LISTED])
     return listed + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
@@ -119,12 +130,15 @@ def named_table(path: Path, options: ReadOptions, matrix: npt.NDArray[Any], coun
         FormatError: the file of symbols does not hold `count` distinct ones.
     """
     file = found_beside(path, matrix.shape[1]) if options.symbols is None else Path(options.symbols)
-    return VectorTable(None if file is None else _symbols(file, path, count, len(matrix)), matrix)
+    if file is None:
+        return VectorTable(None, matrix)
+    with on_disk(file) as there:
+        return VectorTable(_symbols(there, path, options, count, len(matrix)), matrix)
 
 
 def written_beside(path: Path) -> Path:
     """Where writers put the symbols of the matrix at `path`."""
-    return path.with_name(f"{path.stem}.symbols.txt")
+    return beside(path, path.stem, ".symbols.txt")
 
 
 def found_beside(path: Path, dim: int) -> Path | None:
@@ -156,6 +170,9 @@ def write(rows: Rows, path: Path, on_progress: Progress | None, head: bytes) -> 
             if names is not None:
                 names.write("".join(f"{symbol}\n" for symbol in symbols).encode("utf-8"))
             stream.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+        if names is not None:
+            names.flush()
+            os.fsync(names.fileno())  # a full disk shows here, before the matrix takes its place
 
 
 def symbol_fault(symbol: str) -> str | None:
@@ -174,20 +191,24 @@ def _holds_vectors(file: Path, dim: int) -> bool:
     return trailing_numbers(line) >= dim or (header is not None and header.dim == dim)
 
 
-def _symbols(file: Path, matrix: Path, count: int, wanted: int) -> list[str]:
+def _symbols(file: Path, matrix: Path, options: ReadOptions, count: int, wanted: int) -> list[str]:
     """The first `wanted` symbols of a file that must have `count` of them."""
-    rows = FileRows(file, "line")
+    limit = options.memory_limit(file)
+    rows = FileRows(file, "line", limit)
     lines = 0
-    for first, block in line_blocks(file):
+    for first, block in line_blocks(file, None, limit):
         for number, raw in enumerate(block[: max(0, wanted + 1 - first)], first):
             symbol = raw.removesuffix(b"\r")
             if not symbol:
                 rows.reject(number, "expected a symbol, found an empty line")
             rows.add(number, symbol)
         lines += len(block)
+        if lines > count + _LINES_TOO_MANY:
+            break
     if lines != count:
+        more = " or more" if lines > count + _LINES_TOO_MANY else ""
         raise FormatError(
             f"{file}: line {min(lines, count) + 1}: expected one symbol for each of the {count} rows of {matrix}, "
-            f"found {lines} lines; if this is not the file of its symbols, name one with symbols="
+            f"found {lines} lines{more}; if this is not the file of its symbols, name one with symbols="
         )
     return list(rows.numbers)

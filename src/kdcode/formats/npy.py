@@ -10,6 +10,7 @@ import numpy as np
 from kdcode.errors import FormatError
 from kdcode.formats import matrices
 from kdcode.formats.format import Progress, ReadOptions
+from kdcode.formats.npy_header import read_array_header
 from kdcode.rows import Rows
 from kdcode.table import VectorTable
 
@@ -17,11 +18,21 @@ from kdcode.table import VectorTable
 def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> VectorTable:
     """The table of a .npy file; without a symbols file its rows are unnamed."""
     try:
-        matrix = np.lib.format.open_memmap(path, mode="r")
-    except Exception as error:  # the header is a Python literal: damage ends in any of a dozen exceptions
+        with path.open("rb") as stream:
+            header = read_array_header(stream)
+    except ValueError as error:
         raise FormatError(f"{path}: not a usable .npy file: {error}") from None
-    if matrix.ndim != 2:
-        raise FormatError(f"{path}: expected a matrix of shape (rows, dimension), found shape {matrix.shape}")
+    if len(header.shape) != 2:
+        raise FormatError(f"{path}: expected a matrix of shape (rows, dimension), found shape {header.shape}")
+    there = path.stat().st_size - header.data_start
+    if header.dtype.kind not in "fiu":
+        raise FormatError(f"{path}: not a usable .npy file: expected real numbers, found a matrix {header}")
+    if not 0 < header.nbytes <= there:
+        raise FormatError(f"{path}: not a usable .npy file: a matrix {header} does not fit into its {there} bytes")
+    try:
+        matrix = np.memmap(path, header.dtype, "r", header.data_start, header.shape, header.order)  # type: ignore[call-overload]
+    except ValueError as error:  # it was cut short just now
+        raise FormatError(f"{path}: the file changed while it was opened: {error}") from None
     return matrices.named_table(path, options, matrix[: options.limit], len(matrix))
 
 

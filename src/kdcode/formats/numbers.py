@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -39,8 +40,10 @@ def parsed(joined: bytes, count: int, separator: str) -> FloatArray | None:
     """
     # Numpy takes tabs for spaces and runs of them for one. With no other characters than these, a field between spaces
     # gives one number or, if it is empty, none; so the right total means one number per field. With another separator
-    # numpy passes over spaces before a number alone, and stops at an empty field.
+    # numpy passes over spaces around a number and stops at an empty field, but takes a field of spaces alone for -1.
     if joined.translate(None, _NUMBER_BYTES + b" " + separator.encode()):
+        return None
+    if separator != " " and b" " in joined and re.search(f"(?:^|{separator}) *(?:$|{separator})".encode(), joined):
         return None
     try:
         with warnings.catch_warnings():

@@ -2,39 +2,93 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from kdcode.errors import FormatError
 from kdcode.formats import matrices
 from kdcode.formats.format import Progress, ReadOptions
+from kdcode.formats.small_floats import as_float32
 from kdcode.rows import Rows
-from kdcode.safetensors_header import HeaderError, header_bytes, read_header
+from kdcode.safetensors_header import Header, HeaderError, header_bytes, read_header
 from kdcode.table import VectorTable
 
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors format itself
 _WRITTEN = "weight"
 _FLOATS = ("F64", "F32", "F16", "BF16")
+_SHOWN = 80
+_BITS = {
+    **dict.fromkeys(("C64", "F64", "I64", "U64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I8", "U8", "BOOL"), 8),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    "F4": 4,
+}
+"""Bits of a number of each type that a safetensors file may hold."""
 
 
 def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> VectorTable:
     """The table in a safetensors file: the tensor that was named, the only matrix of floats, or the obvious one."""
     try:
         header = read_header(path, _MAX_HEADER_BYTES)
-        entries = header.entries.items()
-        floats = [name for name, entry in entries if isinstance(entry, dict) and entry.get("dtype") in _FLOATS]
-        places = {name: header.place(name) for name in floats}
-        name = matrices.choose(path, {name: place.shape for name, place in places.items()}, options.tensor)
-        if places[name].start == places[name].end:
-            raise FormatError(f"{path}: {name}: the matrix is empty, shape {places[name].shape}")
+        shapes = _checked_shapes(header)
+        floats = {name: shape for name, shape in shapes.items() if header.entries[name]["dtype"] in _FLOATS}
+        name = matrices.choose(path, floats, options.tensor)
+        if 0 in floats[name]:
+            raise FormatError(f"{path}: {name}: the matrix is empty, shape {floats[name]}")
         stored = header.mapped(name)
     except HeaderError as error:
         raise FormatError(f"{path}: {error}") from error
+    except FormatError:
+        raise
+    except ValueError as error:  # it was cut short just now
+        raise FormatError(f"{path}: the file changed while it was opened: {error}") from None
     kept = stored[: options.limit]
-    matrix = _from_bfloat16(kept) if places[name].dtype == "BF16" else kept
-    return matrices.named_table(path, options, matrix, len(stored))
+    is_bfloat16 = header.entries[name]["dtype"] == "BF16"
+    if is_bfloat16:
+        options.memory_limit(path).check(f"the tensor {name[:_SHOWN]!r} as float32", 4 * kept.size)
+    return matrices.named_table(path, options, as_float32(kept, "bfloat16") if is_bfloat16 else kept, len(stored))
+
+
+def _checked_shapes(header: Header) -> dict[str, tuple[int, ...]]:
+    """The shapes of all tensors, once they are known to fill the file without gaps, each with an entry of its size.
+
+    What is accepted here, the safetensors library accepts too.
+    """
+    shapes, places = {}, []
+    for name, entry in header.entries.items():
+        shown = f"the tensor {name[:_SHOWN]!r}"
+        if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+            raise HeaderError(f"{shown}: the header entry is malformed")
+        dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if not isinstance(dtype, str) or dtype not in _BITS:
+            raise HeaderError(f"{shown}: the header entry is malformed or has an unknown dtype")
+        if not _is_counts(shape) or not _is_counts(offsets) or len(offsets) != 2:
+            raise HeaderError(f"{shown}: shape and data_offsets do not fit: expected lists of positive integers")
+        bits = math.prod(size for size in shape if size) * _BITS[dtype]
+        start, end = offsets
+        if bits >= 1 << 63 or (0 if 0 in shape else bits) != 8 * (end - start) or end > header.data_bytes:
+            raise HeaderError(
+                f"{shown}: shape {str(shape)[:_SHOWN]} and data_offsets {start} to {end} do not fit the "
+                f"{header.data_bytes} bytes of tensors; is the file truncated?"
+            )
+        shapes[name] = tuple(shape)
+        places.append((start, end, shown))
+    reached = 0
+    for start, end, shown in sorted(places):
+        if start != reached:
+            raise HeaderError(f"{shown}: starts at byte {start}, where the tensor before it ends at {reached}")
+        reached = end
+    if reached != header.data_bytes:
+        raise HeaderError(f"the tensors fill {reached} of the {header.data_bytes} bytes after the header")
+    return shapes
+
+
+def _is_counts(numbers: object) -> bool:
+    return isinstance(numbers, list) and all(type(number) is int and 0 <= number < 1 << 48 for number in numbers)
 
 
 def write(rows: Rows, path: Path, on_progress: Progress | None) -> None:
@@ -44,10 +98,3 @@ def write(rows: Rows, path: Path, on_progress: Progress | None) -> None:
     """
     shape = np.broadcast_to(np.float32(0), (len(rows), rows.embedding_dim))  # holds no memory
     matrices.write(rows, path, on_progress, header_bytes({"format": "pt"}, {_WRITTEN: shape}))
-
-
-def _from_bfloat16(stored: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """bfloat16 is the upper half of a float32."""
-    wide = stored.astype(np.uint32)
-    wide <<= 16
-    return wide.view(np.float32)

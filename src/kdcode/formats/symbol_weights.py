@@ -10,7 +10,9 @@ from kdcode.arrays import FloatArray
 from kdcode.errors import FormatError
 from kdcode.formats.blocks import line_blocks
 from kdcode.formats.file_rows import FileRows, shown
+from kdcode.formats.format import ReadOptions
 from kdcode.formats.numbers import FLOAT32_END, is_number
+from kdcode.formats.opening import on_disk
 from kdcode.table import VectorTable
 
 
@@ -27,10 +29,16 @@ def read_weights(path: str | Path, table: VectorTable) -> FloatArray:
     Raises:
         FormatError: a line is neither, or the file does not fit the table; the message names the line.
     """
-    file = Path(path)
-    rows, named = FileRows(file, "line"), False
+    with on_disk(Path(path)) as file:
+        return _weights(file, table)
+
+
+def _weights(file: Path, table: VectorTable) -> FloatArray:
+    """The weights in a file on disk."""
+    limit = ReadOptions().memory_limit(file)
+    rows, named = FileRows(file, "line", limit), False
     weights: list[float] = []
-    lines = (numbered for first, block in line_blocks(file) for numbered in enumerate(block, first))
+    lines = (numbered for first, block in line_blocks(file, None, limit) for numbered in enumerate(block, first))
     for number, raw in lines:
         line = raw.rstrip(b" \t\r")
         if not line:

@@ -57,7 +57,7 @@ def read_without_header(path: Path, options: ReadOptions, on_progress: Progress 
 
     The dimension is the one that most of the first 100 lines have.
     """
-    blocks = line_blocks(path, on_progress)
+    blocks = line_blocks(path, on_progress, options.memory_limit(path))
     lines = _first_lines(path, blocks)
     dim = guess_dimension(lines[:SAMPLE_LINES])
     if not dim:
@@ -69,14 +69,14 @@ def read_without_header(path: Path, options: ReadOptions, on_progress: Progress 
             f"{path}: line 1: expected a symbol and {dim} numbers, found a header of word2vec or fastText "
             f"({header.rows} rows of {header.dim}); use format='word2vec-text'"
         )
-    rows = TextRows(path, options.on_bad_line, dim, spaces=True)
+    rows = TextRows(path, options, dim, spaces=True)
     rows.add_blocks(chain([(1, lines)], blocks), options.limit)
     return rows.table(dim)
 
 
 def read_with_header(path: Path, options: ReadOptions, on_progress: Progress | None) -> VectorTable:
     """The table of a word2vec text or fastText file, whose rows must be as many as its header says."""
-    blocks = line_blocks(path, on_progress)
+    blocks = line_blocks(path, on_progress, options.memory_limit(path))
     lines = _first_lines(path, blocks)
     header = Header.parse(lines[0])
     if header is None:
@@ -84,11 +84,11 @@ def read_with_header(path: Path, options: ReadOptions, on_progress: Progress | N
             f"{path}: line 1: expected the header 'rows dimension', two positive integers, found {shown(lines[0])}; "
             "a file without a header is read with format='glove'"
         )
-    rows = TextRows(path, options.on_bad_line, header.dim, spaces=False)
-    limit = options.limit and min(options.limit, header.rows)
-    rows.add_blocks(_promised(path, header, chain([(2, lines[1:])], blocks)), limit)
+    rows = TextRows(path, options, header.dim, spaces=False)
+    wanted = options.limit and min(options.limit, header.rows)
+    rows.add_blocks(_promised(path, header, chain([(2, lines[1:])], blocks)), wanted)
     read = len(rows) + rows.skipped
-    if read < header.rows and len(rows) != limit:
+    if read < header.rows and len(rows) != wanted:
         raise FormatError(
             f"{path}: line {read + 2}: the file ends after {read} rows, line 1 promises {header.rows}; "
             "it is truncated (limit= reads the rows that are there)"
@@ -141,13 +141,13 @@ class TextRows(FileRows):
 
     Args:
         path: the file, for messages.
-        on_bad_line: what to do with lines that cannot be used, "refuse" or "skip".
+        options: how it is read.
         dim: numbers per line, d.
         spaces: whether a symbol may hold spaces; its last word may then not be a number.
     """
 
-    def __init__(self, path: Path, on_bad_line: str, dim: int, *, spaces: bool) -> None:
-        super().__init__(path, "line", on_bad_line)
+    def __init__(self, path: Path, options: ReadOptions, dim: int, *, spaces: bool) -> None:
+        super().__init__(path, "line", options.memory_limit(path), options.on_bad_line)
         self._dim = dim
         self._spaces = spaces
 

@@ -21,14 +21,18 @@ from kdcode.table import VectorTable
 
 MAX_SYMBOL_BYTES = 1 << 16
 _MAX_HEADER_BYTES = 64
+_ROW_COPIES = 3
+"""How often a row stands in memory while it is read: among the blocks, alone, and in the table."""
 _MAX_DEFLATE_RATIO = 1032  # the most that one byte of gzip can become
 
 
 def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> VectorTable:
     """The table of a word2vec binary file. Rows are numbered from 1 in messages."""
-    window = _Window(byte_blocks(path, on_progress))
+    limit = options.memory_limit(path)
+    window = _Window(byte_blocks(path, on_progress, limit))
     header = _header(path, window)
-    rows = FileRows(path, "row", options.on_bad_line)
+    limit.check(f"a row of {header.dim} numbers", _ROW_COPIES * 4 * header.dim)
+    rows = FileRows(path, "row", limit, options.on_bad_line)
     for number in range(1, header.rows + 1):
         _add_row(rows, number, window, header)
         if len(rows) == options.limit:
@@ -82,10 +86,15 @@ class _Window:
         return found
 
     def _fetch(self, count: int) -> None:
-        """Hold `count` bytes, where there are as many."""
-        while len(self._held) - self._start < count and (block := next(self._blocks, None)):
-            self._held = self._held[self._start :] + block
-            self._start = 0
+        """Hold `count` bytes, where there are as many; each byte is copied once, however many blocks that takes."""
+        if len(self._held) - self._start >= count:
+            return
+        pieces = [self._held[self._start :]]
+        missing = count - len(pieces[0])
+        while missing > 0 and (block := next(self._blocks, None)):
+            pieces.append(block)
+            missing -= len(block)
+        self._held, self._start = b"".join(pieces), 0
 
 
 def _header(path: Path, window: _Window) -> Header:
