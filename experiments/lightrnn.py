@@ -101,7 +101,9 @@ class Comparison:
 
         def learn() -> kdcode.CodedTable:
             options = {"codebook_size": size, "code_length": length, "start": start, "seed": self.seed}
-            return kdcode.compress(self.table, learner="straight-through", **options, **few)
+            coded = kdcode.compress(self.table, learner="straight-through", **options, **few)
+            coded.provenance["seconds"] = coded.learning_seconds
+            return coded
 
         return self.row(name, f"kd-{size}x{length}-{start}", learn)
 

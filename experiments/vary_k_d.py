@@ -57,7 +57,9 @@ class Sweep:
             path.parent.mkdir(parents=True, exist_ok=True)
             few = {"epochs": 2} if self.tiny else {}
             options = {"learner": "straight-through", "codebook_size": size, "code_length": length, **few}
-            kdcode.save(kdcode.compress(self.table, **options, seed=self.seed), path)
+            coded = kdcode.compress(self.table, **options, seed=self.seed)
+            coded.provenance["seconds"] = coded.learning_seconds
+            kdcode.save(coded, path)
         return kdcode.load(path)
 
     def perplexity(self, point: Point | None) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from rich.progress import Task
@@ -127,6 +127,25 @@ class TimeLeft:
         return f"{'more than ' if is_more else ''}{clock(self._shown)} left"
 
 
+class _IfItCan:
+    """A stream that loses what it cannot write: a terminal that was closed is no reason to stop the work."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+        return getattr(self._stream, name)
+
+
 @contextmanager
 def _lines(state: ProgressState) -> Iterator[Callable[[], None]]:
     """A line every ten seconds: with a step that is reported, or without one where it takes longer."""
@@ -139,8 +158,9 @@ def _lines(state: ProgressState) -> Iterator[Callable[[], None]]:
             if now - last < _LINE_SECONDS:
                 return
             last = now
-            sys.stderr.write(f"{state.phase}: {', '.join(state.facts())}\n")
-            sys.stderr.flush()
+            stream = _IfItCan(sys.stderr)
+            stream.write(f"{state.phase}: {', '.join(state.facts())}\n")
+            stream.flush()
 
     def keep_writing() -> None:
         while not ended.wait(_LINE_SECONDS / 4):
@@ -170,7 +190,8 @@ def _bar(state: ProgressState) -> Iterator[Callable[[], None]]:
             return Text(", ".join(state.facts()))
 
     columns = (Phase(), BarColumn(bar_width=20), Facts())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
+    console = Console(file=cast("IO[str]", _IfItCan(sys.stderr)))
+    with Progress(*columns, console=console, transient=True) as drawn:
         task = drawn.add_task("", total=None)
 
         def redraw() -> None:

@@ -1,17 +1,26 @@
 import json
 import os
+import pty
+import resource
 import signal
-import time
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import kdcode
+from kdcode.cli import main
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.data import glove_50d
 from kdcode.evaluation import reconstruction
+from kdcode.file_locks import new_temporary
 from kdcode.learning import Checkpoint, compress
+from kdcode.learning.checkpoint_file import read_checkpoint
+from kdcode.learning.run import Run
 from kdcode.symbols import StoredSymbols
 
 SHAPE = ("-K", "4", "-D", "3")
@@ -89,7 +98,7 @@ def test_lines_that_were_skipped_are_told(run, words, tmp_path):
     [
         ("there.kdc", "--force"),
         ("words.txt", "the input itself"),
-        ("no/such/out.kdc", "does not exist"),
+        ("no/such/out.kdc", "there is no folder"),
         (".", "is a folder"),
     ],
 )
@@ -169,38 +178,226 @@ def test_a_checkpoint_of_another_run_is_refused_until_fresh(run, words, tmp_path
     assert not Path(f"{target}.checkpoint").exists()
 
 
-def test_ctrl_c_and_the_same_command_again_end_as_if_nothing_had_happened(start, tmp_path):
-    source, target, whole = tmp_path / "glove.txt", tmp_path / "out.kdc", tmp_path / "whole.kdc"
-    kdcode.write(glove_50d().head(2000), source)
-    learner = ("--learner", "straight-through", "--epochs", "15", "--batch-size", "100")
-    flags = ("-K", "8", "-D", "4", *learner, "--json")
-    one_core = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = start("compress", source, target, *flags, env=one_core)
-    while "Ctrl-C" not in process.stderr.readline():
-        assert process.poll() is None
-    time.sleep(0.5)
-    assert process.poll() is None, "the run must last longer than this to be interrupted"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+SIGNALLED = """
+import os, signal, sys
+from kdcode.cli import main
+from kdcode.learning.planning.predictor import Predictor
+from kdcode.learning.run import Run
+number, place = int(sys.argv.pop(1)), sys.argv.pop(1)
+after_step, predict, probed = Run.after_step, Predictor._predict, []
+def learning(self, report, *state):
+    if place == "learning" and report.step == 20:
+        os.kill(os.getpid(), number)
+    after_step(self, report, *state)
+def planning(self, options):
+    probed.append(options)
+    if place == "planning" and len(probed) == 3:
+        os.kill(os.getpid(), number)
+    return predict(self, options)
+Run.after_step, Predictor._predict = learning, planning
+main()
+"""
+"""The command, with a signal during its twentieth step, or during its third probe."""
+
+ONE_CORE = {**os.environ, "OMP_NUM_THREADS": "1"}
+STOPPED = {signal.SIGINT: "interrupted", signal.SIGTERM: "stopped by SIGTERM", signal.SIGHUP: "stopped by SIGHUP"}
+LEARN = ("-K", "8", "-D", "4", "--learner", "straight-through", "--epochs", "8", "--batch-size", "100", "--json")
+PLAN = ("--size", "8x", "--effort", "fast", "--json")
+
+
+def signalled(number, place, *args, **settings):
+    """Run a command that a signal comes to."""
+    words = [sys.executable, "-c", SIGNALLED, str(int(number)), place, *map(str, args)]
+    return subprocess.run(words, env=ONE_CORE, capture_output=True, text=True, check=False, **settings)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A table, and the files of runs that nobody stopped, by where the others are stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    kdcode.write(glove_50d().head(500), folder / "glove.txt")
+    for place, flags in {"learning": LEARN, "planning": PLAN}.items():
+        words = ["compress", folder / "glove.txt", folder / place, *flags]
+        assert CliRunner().invoke(main, list(map(str, words))).exit_code == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("place", "flags", "number"),
+    [*(("learning", LEARN, number) for number in STOPPED), ("planning", PLAN, signal.SIGTERM)],
+    ids=lambda value: value if isinstance(value, str) else getattr(value, "name", ""),
+)
+def test_a_signal_and_the_same_command_again_end_as_if_nothing_had_happened(
+    run, undisturbed, tmp_path, place, flags, number
+):
+    source, target = undisturbed / "glove.txt", tmp_path / "out.kdc"
+    stopped = signalled(number, place, "compress", source, target, *flags)
     checkpoint = Path(f"{target}.checkpoint")
-    assert process.returncode == 130, err
-    assert out == ""
-    assert f"the same command resumes from {checkpoint}" in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == [source.name, checkpoint.name]
+    assert stopped.returncode == 128 + number, stopped.stderr
+    assert stopped.stdout == ""
+    assert stopped.stderr.splitlines()[-1] == f"{STOPPED[number]}; the same command resumes from {checkpoint}"
+    assert [path.name for path in tmp_path.iterdir()] == [checkpoint.name]
 
-    again = start("compress", source, target, *flags, env=one_core)
-    out, err = again.communicate(timeout=60)
-    assert again.returncode == 0, err
-    assert "resuming from step" in err
-    assert json.loads(out)["resumed_step"] > 0
-    assert not checkpoint.exists()
+    again = run("compress", source, target, *flags)
+    assert again.exit_code == 0, again.stderr
+    assert json.loads(again.stdout)["resumed_step"] == (20 if place == "learning" else 0)
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
+    assert target.read_bytes() == (undisturbed / place).read_bytes()
 
-    straight = start("compress", source, whole, *flags, env=one_core)
-    out, err = straight.communicate(timeout=60)
-    assert straight.returncode == 0, err
-    assert np.array_equal(kdcode.load(target).packed, kdcode.load(whole).packed)
-    stored, expected = (kdcode.load(path).codec.tensors() for path in (target, whole))
-    assert all(np.array_equal(stored[name], expected[name]) for name in expected)
+
+def test_nohup_is_for_runs_whose_terminal_is_closed(undisturbed, tmp_path):
+    ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
+    done = signalled(
+        signal.SIGHUP, "learning", "compress", undisturbed / "glove.txt", tmp_path / "out.kdc", *LEARN, **ignoring
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.kdc").read_bytes() == (undisturbed / "learning").read_bytes()
+
+
+def test_a_terminal_that_is_closed_leaves_a_checkpoint(undisturbed, tmp_path):
+    source, target = undisturbed / "glove.txt", tmp_path / "out.kdc"
+    child, terminal = pty.fork()
+    if child == 0:
+        flags = ("-K", "16", "-D", "16", "--learner", "straight-through", "--epochs", "3000", "--batch-size", "100")
+        os.execve(sys.executable, [sys.executable, "-m", "kdcode", "compress", source, target, *flags], ONE_CORE)
+    shown = b""
+    while b"loss" not in shown:  # steps are being made
+        shown += os.read(terminal, 1000)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGHUP
+    checkpoint = Path(f"{target}.checkpoint")
+    assert [path.name for path in tmp_path.iterdir()] == [checkpoint.name]
+    assert read_checkpoint(checkpoint)["state"]["step"] > 0
+
+
+@pytest.mark.parametrize("goal", [QUICK, ("--size", "4x", "--effort", "fast")])
+def test_equal_runs_give_equal_files(run, words, tmp_path, goal):
+    """On the command line, in Python, and after waiting."""
+    with_progress = [run("compress", words, tmp_path / name, *goal) for name in ("a.kdc", "b.kdc")]
+    assert [result.exit_code for result in with_progress] == [0, 0]
+    assert (tmp_path / "a.kdc").read_bytes() == (tmp_path / "b.kdc").read_bytes()
+    facts = json.loads(run("compress", words, tmp_path / "c.kdc", *goal, "--json").stdout)
+    assert facts["seconds"] >= 0
+    assert "seconds" not in facts["provenance"]
+    options = {"size": "4x"} if "--size" in goal else {"codebook_size": 4, "code_length": 3}
+    kdcode.save(kdcode.compress(words, effort="fast", **options), tmp_path / "d.kdc")
+    assert (tmp_path / "a.kdc").read_bytes() == (tmp_path / "c.kdc").read_bytes() == (tmp_path / "d.kdc").read_bytes()
+
+
+def at_each_step(monkeypatch, do):
+    """Call a function after every step of the runs to come."""
+    after_step = Run.after_step
+
+    def also(self, report, *state):
+        after_step(self, report, *state)
+        do(report)
+
+    monkeypatch.setattr(Run, "after_step", also)
+
+
+LONGER = ("-K", "4", "-D", "9", "--effort", "fast")
+
+
+@pytest.mark.parametrize("other", [LONGER, (*LONGER, "--seed", "1"), (*LONGER, "--fresh", "--force")])
+def test_two_runs_with_one_out_are_refused(run, words, tmp_path, monkeypatch, other):
+    target, refused = tmp_path / "out.kdc", []
+    (tmp_path / "link.kdc").symlink_to(target)
+    target.write_text("old")
+
+    def begin_another(report):
+        if report.step == 1:
+            refused.extend(
+                run("compress", words, tmp_path / name, *other, "--force") for name in ("out.kdc", "link.kdc")
+            )
+
+    at_each_step(monkeypatch, begin_another)
+    first = run("compress", words, target, *LONGER, "--force")
+    assert first.exit_code == 0, first.stderr
+    for result, name in zip(refused, ("out.kdc", "link.kdc"), strict=True):
+        assert result.exit_code == 1
+        expected = (
+            f"{tmp_path / name}: another run is writing it: process {os.getpid()} is using it; wait until it ends"
+        )
+        assert expected in result.stderr
+        assert "--fresh starts over" not in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.kdc", "out.kdc", "words.txt"]
+    assert len(kdcode.load(target)) == 60
+
+
+def test_a_full_disk_is_told_once_and_learning_goes_on(run, words, tmp_path, monkeypatch):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(Checkpoint, "due", lambda _: True)
+
+    def fill(report):
+        if report.step in (2, 5):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]) if report.step == 2 else before)
+
+    at_each_step(monkeypatch, fill)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        result = run("compress", words, tmp_path / "out.kdc", *LONGER)
+    assert result.exit_code == 0, result.stderr
+    told = [line for line in result.stderr.splitlines() if line.startswith("warning:")]
+    kept = tmp_path / "out.kdc.checkpoint"
+    assert told == [
+        f"warning: {kept}: cannot be written: File too large; learning goes on, and the checkpoint from before stays"
+    ]
+
+
+def killed_before_tidying_up(run, monkeypatch, *args):
+    """A run that ends as if killed between writing OUT and removing its checkpoint."""
+
+    def die(_):
+        raise SystemExit(137)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "remove", die)
+        assert run("compress", *args).exit_code == 137
+
+
+def test_a_run_that_was_killed_when_all_but_its_checkpoint_was_done_can_be_repeated(run, words, tmp_path, monkeypatch):
+    target, kept = tmp_path / "out.kdc", tmp_path / "out.kdc.checkpoint"
+    killed_before_tidying_up(run, monkeypatch, words, target, *QUICK)
+    whole = target.read_bytes()
+    assert kept.exists()
+    other = run("compress", words, target, *QUICK, "--seed", "1")
+    assert other.exit_code == 1
+    assert "another table or other options" in other.stderr
+    fresh = run("compress", words, target, *QUICK, "--seed", "1", "--fresh")
+    assert "exists already, --force replaces it" in fresh.stderr
+    assert target.read_bytes() == whole
+    assert run("compress", words, target, *QUICK).exit_code == 0
+    assert target.read_bytes() == whole
+    assert not kept.exists()
+
+
+@pytest.mark.parametrize("content", [b"old", None])
+def test_a_checkpoint_is_no_leave_to_replace_another_file(run, words, tmp_path, monkeypatch, content):
+    target = tmp_path / "out.kdc"
+    if content is None:
+        assert run("compress", words, target, *QUICK, "--seed", "1").exit_code == 0
+        content = target.read_bytes()
+    killed_before_tidying_up(run, monkeypatch, words, target, *QUICK, "--force")
+    target.write_bytes(content)
+    refused = run("compress", words, target, *QUICK)
+    assert refused.exit_code == 1
+    assert "exists already, --force replaces it" in refused.stderr
+    assert target.read_bytes() == content
+
+
+def test_what_a_killed_run_left_is_removed_even_where_out_is_complete(run, words, tmp_path):
+    target = tmp_path / "out.kdc"
+    assert run("compress", words, target, *QUICK).exit_code == 0
+    os.close(new_temporary(tmp_path, 0o666)[1])
+    assert len(list(tmp_path.iterdir())) == 3
+    assert run("compress", words, target, *QUICK).exit_code == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.kdc", "words.txt"]
+
+
+@pytest.mark.parametrize("goal", [("--size", "2000x"), ("--max-error", "0.0000001"), ("--size", "40KB")])
+def test_a_plan_that_cannot_be_made_leaves_no_checkpoint(run, words, tmp_path, goal):
+    assert run("compress", words, tmp_path / "out.kdc", *goal, "--effort", "fast").exit_code == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["words.txt"]
 
 
 @pytest.mark.parametrize("goal", [QUICK, ("--size", "4x", "--effort", "fast")])

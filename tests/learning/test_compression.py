@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import kdcode
-from kdcode.codec.sizes import LEARNED_OVERHEAD_BYTES
+from kdcode.codec.sizes import LEARNED_HEADER_BYTES
 from kdcode.codec.spec import COMPOSITIONS
 from kdcode.data import glove_50d
 from kdcode.errors import OptionError, TableError
@@ -396,7 +396,7 @@ def test_the_header_of_a_learned_table_keeps_to_its_share(tmp_path):
         if isinstance(options.learning, BatchOptions):
             options = options.changed(epochs=1, refine_rounds=0)
         coded = kdcode.compress(table, options=options)
-        assert kdcode.save(coded, tmp_path / f"{learner}.kdc") - coded.sizes.total < LEARNED_OVERHEAD_BYTES
+        assert kdcode.save(coded, tmp_path / f"{learner}.kdc") - coded.sizes.total < LEARNED_HEADER_BYTES
 
 
 def test_progress_is_shown(capfd, monkeypatch):

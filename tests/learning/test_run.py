@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
+import torch
 
 import kdcode
 from kdcode.data import glove_50d
+from kdcode.errors import CheckpointError
 from kdcode.learning import Checkpoint
+from kdcode.learning.checkpoint_file import read_checkpoint, write_checkpoint
 from kdcode.learning.progress import StepReport
 from kdcode.learning.run import Run, run_identity
 from kdcode.options import CompressOptions
@@ -165,9 +168,9 @@ def test_weights_of_rows_are_resumed_with(tmp_path):
 
 def test_stages_count_on_from_each_other():
     reports = []
-    run = Run(5, on_step=reports.append)
+    run = Run({0: [1.0] * 2, 2: [1.0] * 3}, on_step=reports.append)
     for stage, steps in ((0, 2), (2, 3)):
-        assert run.begin(stage) is None
+        assert not run.begin(stage)
         for step in range(1, steps + 1):
             run.after_step(StepReport(step, steps, 0.5, 0.0, 0.0, 0))
     assert [(report.step, report.total_steps) for report in reports] == [(step, 5) for step in range(1, 6)]
@@ -202,7 +205,7 @@ def test_the_share_of_work_rises_to_one(changes):
 
 def test_steps_that_take_longer_are_a_larger_share_of_the_work():
     reports = []
-    run = Run(4, on_step=reports.append, work=[1, 2, 4, 1])
+    run = Run({0: [1, 2, 4, 1]}, on_step=reports.append)
     run.begin(0)
     for step in range(1, 5):
         run.after_step(StepReport(step, 4, 0.5, 0.0, 0.0, 0))
@@ -216,7 +219,9 @@ def test_seconds_count_those_before_a_run_was_stopped(tmp_path, monkeypatch):
     def leg(seconds, last):
         """One leg of a run: steps of so many seconds up to the last one, which is interrupted."""
         run = Run(10, "me", on_step=stop, checkpoint=Checkpoint(tmp_path / "c"))
-        done = (run.begin(0) or {"done": 0})["done"]
+        loaded = []
+        run.begin(0, lambda state: loaded.append(state["done"]) or state["done"])
+        done = sum(loaded)
         for step in range(done + 1, last + 1):
             now[0] += seconds
             stopped[0] = step == last
@@ -238,9 +243,9 @@ def test_seconds_count_those_before_a_run_was_stopped(tmp_path, monkeypatch):
     assert Run(10).seconds == 0
 
 
-def test_provenance_counts_all_legs(tmp_path):
+def test_the_time_of_learning_counts_all_legs_and_is_in_no_file(tmp_path):
     def slow(report):
-        time.sleep(0.4)
+        time.sleep(0.1)
         if report.step == 5:
             raise KilledError
 
@@ -248,4 +253,130 @@ def test_provenance_counts_all_legs(tmp_path):
     with pytest.raises(KilledError):
         kdcode.compress(table(), options=options, progress=slow, checkpoint=tmp_path / "c")
     coded = kdcode.compress(table(), options=options, checkpoint=tmp_path / "c")
-    assert coded.provenance["seconds"] >= 2.0
+    assert coded.learning_seconds >= 0.5
+    kdcode.save(coded, tmp_path / "out.kdc")
+    loaded = kdcode.load(tmp_path / "out.kdc")
+    assert loaded.learning_seconds is None
+    assert "seconds" not in loaded.provenance
+
+
+def file_bytes(coded, path):
+    kdcode.save(coded, path)
+    return path.read_bytes()
+
+
+@each_of(RUNS)
+def test_equal_runs_give_equal_bytes(changes, tmp_path):
+    """Stopped and resumed or not, slow or quick, with a checkpoint or without."""
+    options = options_of(changes)
+
+    def stop_slowly(report):
+        time.sleep(0.12 if report.step == 1 else 0)
+        if report.step == report.total_steps - 1:
+            raise KilledError
+
+    whole = file_bytes(kdcode.compress(table(), options=options), tmp_path / "whole.kdc")
+    with suppress(KilledError):
+        kdcode.compress(table(), options=options, checkpoint=tmp_path / "c", progress=stop_slowly)
+    resumed = kdcode.compress(table(), options=options, checkpoint=tmp_path / "c")
+    assert file_bytes(resumed, tmp_path / "resumed.kdc") == whole
+
+
+def test_equal_runs_with_a_plan_give_equal_bytes(tmp_path):
+    whole = file_bytes(kdcode.compress(table(), "8x", effort="fast"), tmp_path / "whole.kdc")
+    again = kdcode.compress(table(), "8x", effort="fast", checkpoint=tmp_path / "c", progress=lambda _: None)
+    assert file_bytes(again, tmp_path / "again.kdc") == whole
+
+
+def changed_checkpoint(path, change):
+    """Rewrite a checkpoint, with a right digest, after `change` has had its way with the content."""
+    content = read_checkpoint(path)
+    change(content)
+    write_checkpoint(path, content)
+
+
+def set_stage(stage):
+    def change(content):
+        content["state"]["stage"] = stage
+
+    return change
+
+
+def set_step(step):
+    def change(content):
+        content["state"]["step"] = step
+
+    return change
+
+
+def lose(name):
+    def change(content):
+        del content["state"]["state"][name]
+
+    return change
+
+
+def set_state(name, value):
+    def change(content):
+        content["state"]["state"][name] = value
+
+    return change
+
+
+UNFIT = {
+    "additive": [
+        *(set_stage(stage) for stage in (1, 2, 7, -1)),
+        *(set_step(step) for step in (0, 4, 1000)),
+        *(lose(name) for name in ("best", "codes")),
+        *(set_state("done", value) for value in (2, "3")),
+        *(set_state("best", value) for value in (None, {"error": 0.5})),
+        *(set_state("codes", value) for value in (None, torch.zeros(120, 9), torch.zeros(3, 9, dtype=torch.uint8))),
+        *(set_state(name, value) for name, value in (("more", 1), ("module", {}), ("critical", 0.5))),
+    ],
+    "gradient": [
+        *(set_stage(stage) for stage in (0, 2)),
+        *(lose(name) for name in ("logits", "best")),
+        *(set_state(name, {}) for name in ("row_optimizer", "weight_optimizer", "module", "best")),
+        *(set_state("logits", value) for value in (None, torch.zeros(1))),
+        set_state("step", 5),
+    ],
+    "gradient unrefined": [set_stage(2)],
+    "encoder": [set_stage(2), lose("encoder"), set_state("encoder", {})],
+}
+"""What was done to a checkpoint after step 3; a stage or a state that is not the run's own gave a wrong table once."""
+
+
+@pytest.mark.parametrize(("name", "change"), [(name, change) for name, changes in UNFIT.items() for change in changes])
+def test_what_does_not_fit_the_run_is_refused(name, change, tmp_path):
+    path, options, begun = tmp_path / "c", options_of(RUNS[name]), []
+    stop_after_three_steps(options, path)
+    changed_checkpoint(path, change)
+    with pytest.raises(CheckpointError, match=r"c: .*; remove it to start afresh"):
+        kdcode.compress(table(), options=options, checkpoint=path, progress=begun.append)
+    assert not begun
+
+
+def stop_after_three_steps(options, path):
+    def die(report):
+        if report.step == 3:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        kdcode.compress(table(), options=options, checkpoint=path, progress=die)
+
+
+def test_refinement_takes_no_state_of_another_stage(tmp_path):
+    options, path, total = options_of(RUNS["gradient"]), tmp_path / "c", []
+    kdcode.compress(table(), options=options, progress=lambda report: total.append(report.total_steps))
+
+    def die(report):
+        if report.step == total[0] - 1:
+            raise KilledError
+
+    for change in (lose("weights"), lose("codes"), set_state("codes", torch.zeros(3, 4)), set_state("round", 2)):
+        path.unlink(missing_ok=True)
+        with pytest.raises(KilledError):
+            kdcode.compress(table(), options=options, checkpoint=path, progress=die)
+        changed_checkpoint(path, change)
+        with pytest.raises(CheckpointError, match="does not fit this run"):
+            kdcode.compress(table(), options=options, checkpoint=path)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
+from counted_work import largest_tensor_made
 
 import kdcode
 from kdcode.data import glove_50d
@@ -107,7 +106,6 @@ def test_the_size_of_numbers_hardly_matters_to_other_learners(changes):
     assert errors == pytest.approx([errors[0]] * 3, rel=0.05)  # a rounding may tip a code, and others after it
 
 
-@pytest.mark.parametrize("dim", [2000, 10_000])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -118,13 +116,14 @@ def test_the_size_of_numbers_hardly_matters_to_other_learners(changes):
     ],
     ids=str,
 )
-def test_few_rows_of_many_dimensions_take_seconds(dim, changes):
+def test_few_rows_of_many_dimensions_make_no_square_matrix_of_them(changes):
+    dim = 4000
     table = kdcode.VectorTable(None, np.random.default_rng(0).normal(size=(60, dim)))
     options = CompressOptions.of(**{"codebook_size": 16, "code_length": 4, **changes})
-    begun = time.monotonic()
-    coded = kdcode.compress(table, options=options)
-    assert time.monotonic() - begun < 20
-    assert coded.provenance["relative_error"] < 0.8
+    found = []
+    largest = largest_tensor_made(lambda: found.append(kdcode.compress(table, options=options, threads=1)))
+    assert 60 * dim <= largest < dim * dim / 4
+    assert found[0].provenance["relative_error"] < 0.8
 
 
 @pytest.mark.parametrize("composition", ["product", "grouped"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,11 @@ from kdcode.cli.flags import FlaggedCommand, changed_flags, dashed, example, is_
 from kdcode.cli.learn import learn, require_learning
 from kdcode.cli.learner_flags import compress_sections, take_options
 from kdcode.cli.plan import GOALS, for_a_table, take_goal
-from kdcode.errors import CheckpointError, OptionError, StorageError
+from kdcode.cli.shell import command_line
+from kdcode.errors import CheckpointError, CheckpointInUseError, KdcodeError, OptionError, StorageError
+from kdcode.file_locks import remove_leftovers
+from kdcode.files import beside
+from kdcode.printable import is_safe, shown
 from kdcode.progress_bar import clock
 
 if TYPE_CHECKING:
@@ -65,7 +69,7 @@ def command(
 
     With --size, --bits or --max-error the settings are chosen as by `kdcode plan`; otherwise by -K, -D and so on.
     The exact size of OUT is printed before learning starts. Ctrl-C saves a checkpoint, and the same command resumes
-    from it. A dash stands for standard input or output.
+    from it; so do SIGTERM and SIGHUP. A dash stands for standard input or output.
     """
     from kdcode.formats import ReadOptions
     from kdcode.storage import save
@@ -73,23 +77,24 @@ def command(
     options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
     if goal is not None:
         _refuse_what_is_planned()
-    check_target(target, source=source, force=force)
+    kept = _place_of_checkpoint(target)
+    is_tidying_up = not fresh and kept is not None and _is_result_of(target, kept)
+    check_target(target, force=force or is_tidying_up, inputs=[source, weights, reading.symbols])
     if target == STANDARD:
         _check_standard_output(as_json=as_json)
     require_learning(device, quiet=quiet)
     from kdcode.learning.run_settings import PlanSettings
 
     table = read_table(source, format_name, reading, weights, quiet=quiet)
-    with output_file(target) as path:
-        with _resumable(target, fresh=fresh) as checkpoint:
-            if goal is not None:
-                options = _planned(table, options, goal, checkpoint, PlanSettings(not quiet, device, threads))
-            promised = _promise(table, options, quiet=quiet)
-            coded = learn(table, options, quiet=quiet, checkpoint=checkpoint, device=device, threads=threads)
+    with output_file(target) as path, _resumable(target, kept, fresh=fresh) as checkpoint:
+        if goal is not None:
+            options = _planned(table, options, goal, checkpoint, PlanSettings(not quiet, device, threads))
+        promised = _promise(table, options, quiet=quiet)
+        coded = learn(table, options, quiet=quiet, checkpoint=checkpoint, device=device, threads=threads)
         file_bytes = save(coded, path)
         result = {**_result(coded, path, checkpoint), "file": target}
-    if checkpoint is not None:
-        checkpoint.remove()
+        if checkpoint is not None:
+            checkpoint.remove()
     if coded.sizes != promised:
         raise StorageError(f"{target}: holds {coded.sizes.as_dict()} where {promised.as_dict()} were promised")
     if as_json:
@@ -121,23 +126,67 @@ def _refuse_what_is_planned() -> None:
             raise click.UsageError(f"{dashed(name)} is chosen for {dashed(goal)}; leave one of the two out")
 
 
-@contextmanager
-def _resumable(target: str, *, fresh: bool) -> Iterator[Checkpoint | None]:
-    """Gives the checkpoint beside `target`; an interruption says whether the same command resumes from it."""
-    from kdcode.learning import Checkpoint
+def _place_of_checkpoint(target: str) -> Path | None:
+    """The file that a run for OUT saves itself in, beside OUT or the file that it links to; None for a dash.
 
+    What runs that were killed have left in the same folder is removed.
+    """
     if target == STANDARD:
-        yield None  # there is no place beside it
-        return
-    kept = Path(f"{target}.checkpoint")
-    if fresh:
-        kept.unlink(missing_ok=True)
+        return None
+    path = Path(target)
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
+    remove_leftovers(path.parent)
+    return beside(path, path.name, ".checkpoint")
+
+
+def _is_result_of(target: str, kept: Path) -> bool:
+    """Whether OUT was written by the run whose checkpoint is there: it was killed before it could remove that.
+
+    The run may then be repeated as if OUT were not there yet, and ends with the same bytes.
+    """
+    if not (Path(target).is_file() and kept.is_file()):
+        return False
+    from kdcode.learning import Checkpoint
+    from kdcode.storage import load
+
     try:
-        yield Checkpoint(kept)
+        identity = Checkpoint(kept).identity()
+        return identity is not None and load(target).provenance.get("fingerprint") == identity
+    except KdcodeError:  # one of them is no such file
+        return False
+
+
+@contextmanager
+def _resumable(target: str, kept: Path | None, *, fresh: bool) -> Iterator[Checkpoint | None]:
+    """Gives the checkpoint, which no other run may use meanwhile; an interruption says that a run resumes from it."""
+    from kdcode.learning import Checkpoint, StoppedBySignal
+    from kdcode.learning.interrupts import ending_by_signal
+
+    if kept is None:
+        yield None  # there is no place beside standard output
+        return
+    try:
+        with ending_by_signal(), Checkpoint(kept).held() as checkpoint:
+            if fresh:
+                checkpoint.remove()
+            yield checkpoint
+    except CheckpointInUseError as error:
+        raise CheckpointInUseError(
+            f"{target}: another run is writing it: {error.who}; wait until it ends, or name another OUT"
+        ) from error
     except CheckpointError as error:
         raise CheckpointError(f"{error}; --fresh starts over") from error
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"; the same command resumes from {kept}" if kept.exists() else "") from None
+        raise KeyboardInterrupt(_how_to_go_on(kept)) from None
+    except StoppedBySignal as stopped:
+        with suppress(OSError):  # the terminal may be gone
+            click.echo(shown(f"{stopped}{_how_to_go_on(kept)}"), err=True)
+        raise
+
+
+def _how_to_go_on(kept: Path) -> str:
+    return f"; the same command resumes from {kept}" if kept.exists() else ""
 
 
 def _planned(
@@ -169,10 +218,10 @@ def _setting(options: CompressOptions) -> str:
 
 def _result(coded: CodedTable, path: str, checkpoint: Checkpoint | None) -> dict[str, Any]:
     """What `--json` prints: the file, and what was measured when it was learned."""
-    measured = (*page.MEASURED, "seconds")
     return {
         **page.describe(coded, path),
-        **{name: coded.provenance[name] for name in measured if name in coded.provenance},
+        **{name: coded.provenance[name] for name in page.MEASURED if name in coded.provenance},
+        "seconds": coded.learning_seconds,
         "resumed_step": 0 if checkpoint is None else checkpoint.resumed_step,
     }
 
@@ -183,15 +232,17 @@ def _lines(result: dict[str, Any], coded: CodedTable, promised: Sizes, file_byte
         **page.quality(result, coded),
         "learned in": clock(result["seconds"]),
     }
-    title = "standard output" if result["file"] == STANDARD else page.shown(result["file"])
+    title = "standard output" if result["file"] == STANDARD else shown(result["file"])
     sizes = page.size_rows(coded.sizes, len(coded), coded.embedding_dim, file_bytes)
     return [click.style(title, bold=True), *sizes, "", *(f"  {line}" for line in page.pairs(facts))]
 
 
 def _next_commands(coded: CodedTable, source: str, target: str, reading: list[str]) -> list[str]:
-    first = coded.symbols[:200]
-    symbol = next((symbol for symbol in first if symbol.isalpha() and len(symbol) > 3), first[0])
-    commands = [["info", target], ["neighbors", target, symbol], ["verify", target, source, *reading]]
-    if source == STANDARD:
-        commands.pop()  # it can be read only once
-    return [shlex.join(["kdcode", *words]) for words in commands]
+    typed = [symbol for symbol in coded.symbols[:200] if symbol != STANDARD and "\0" not in symbol]
+    words = (symbol for symbol in typed if symbol.isalpha() and len(symbol) > 3)
+    symbols = [*words, *filter(is_safe, typed), *typed][:1]
+    return [
+        command_line("info", [target]),
+        *(command_line("neighbors", [target, symbol]) for symbol in symbols),
+        *([] if source == STANDARD else [command_line("verify", [target, source], reading)]),  # it is read only once
+    ]

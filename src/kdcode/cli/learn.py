@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -43,7 +45,7 @@ def learn(
     device: str = "cpu",
     threads: int | None = None,
 ) -> CodedTable:
-    """Run `kdcode.compress`; the first Ctrl-C ends it between two steps, its checkpoint saved."""
+    """Run `kdcode.compress`; the first Ctrl-C, SIGTERM or SIGHUP ends it between two steps, its checkpoint saved."""
     from kdcode.learning import compress
     from kdcode.learning.interrupts import stopping_at_safe_places
     from kdcode.learning.progress import showing_steps
@@ -58,6 +60,7 @@ def learn(
             if not told and checkpoint is not None and checkpoint.resumed_step:
                 click.echo(f"resuming from step {checkpoint.resumed_step:,} of {report.total_steps:,}", err=True)
             told = True
+            stop_if_asked()  # first, since a terminal that was closed cannot show anything
             if show is not None:
                 show(report)
             stop_if_asked()
@@ -65,5 +68,7 @@ def learn(
         return compress(table, options=options, progress=on_step, checkpoint=checkpoint, device=device, threads=threads)
 
 
-def _tell_of_stopping() -> None:
-    click.echo("\nstopping after this step; Ctrl-C again stops at once", err=True)
+def _tell_of_stopping(number: int) -> None:
+    again = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
+    with suppress(OSError, RuntimeError):  # the terminal is gone, or the signal came while it was written to
+        click.echo(f"\nstopping after this step{again}", err=True)

@@ -8,18 +8,21 @@ except ImportError as error:
     raise MissingExtraError("learning codes", "learn") from error
 
 from kdcode.codec_torch.beam_search import encode
-from kdcode.learning.checkpoint import Checkpoint
+from kdcode.learning.checkpoint import Checkpoint, CheckpointWarning
 from kdcode.learning.compression import LearnedEncoder, compress, learn_encoder
+from kdcode.learning.interrupts import StoppedBySignal
 from kdcode.learning.planning import Candidate, Goal, Plan, plan, planned_options
 from kdcode.learning.progress import StepReport
 
 __all__ = [
     "Candidate",
     "Checkpoint",
+    "CheckpointWarning",
     "Goal",
     "LearnedEncoder",
     "Plan",
     "StepReport",
+    "StoppedBySignal",
     "compress",
     "encode",
     "learn_encoder",

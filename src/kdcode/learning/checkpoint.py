@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
+from kdcode.errors import CheckpointError, CheckpointInUseError, file_error
+from kdcode.file_locks import locked
+from kdcode.files import replaceable
+from kdcode.learning.checkpoint_file import Content, read_checkpoint, write_checkpoint
 
-from kdcode.errors import CheckpointError
-from kdcode.files import replacing
 
-_VERSION = 3
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written during a run, which goes on."""
 
 
 class Checkpoint:
@@ -19,7 +25,11 @@ class Checkpoint:
 
     A run that finds its own checkpoint resumes from it and ends as if it had never stopped. The file is written when a
     run begins, so that a second run with the same path and another table or other options is refused and cannot
-    overwrite it. Call `remove` when the result is safe.
+    overwrite it. Two runs cannot use it at the same time. A file that is not exactly what was written is refused. Call
+    `remove` when the result is safe.
+
+    Where it cannot be written, a run does not begin. Where that happens later, as when the disk is full, the run warns
+    and goes on: the last one that was written stays, and the next is tried in its turn.
 
     Args:
         path: the file.
@@ -32,20 +42,57 @@ class Checkpoint:
         self.resumed_step = 0
         self._last = time.monotonic()
         self._plan: dict[str, Any] | None = None
+        self._holder: int | None = None
+        self._is_there = self._has_warned = False
+
+    @contextmanager
+    def held(self) -> Iterator[Checkpoint]:
+        """Keep the file for the run in this block, which is given the checkpoint; a thread may do so twice over.
+
+        Raises:
+            CheckpointInUseError: another run uses it.
+            FileError: it cannot be written where it should be.
+        """
+        thread = threading.get_ident()
+        if self._holder == thread:
+            yield self
+            return
+        with ExitStack() as stack:
+            try:
+                replaceable(self.path)
+                stack.enter_context(locked(self.path))
+            except BlockingIOError as error:
+                who = str(error.strerror)
+                raise CheckpointInUseError(
+                    f"{self.path}: another run uses this checkpoint: {who}; "
+                    "wait until it ends, or give this run a checkpoint of its own",
+                    who,
+                ) from error
+            except OSError as error:
+                raise file_error(self.path, "written", error) from error
+            self._holder, self._is_there, self._has_warned = thread, False, False
+            try:
+                yield self
+            finally:
+                self._holder = None
 
     def due(self) -> bool:
         """Whether it is time to save."""
         return time.monotonic() - self._last >= self.every_seconds
 
     def save(self, identity: str, state: dict[str, Any] | None) -> None:
-        """Write the state of a run, None where it has only begun; the old file is there until the new one is whole."""
+        """Write the state of a run, None where it has only begun; the old file is there until the new one is whole.
+
+        Raises:
+            FileError: it cannot be written, and there is none from before.
+        """
         self._write({"identity": identity, "state": state, "plan": self._plan})
 
     def load(self, identity: str) -> dict[str, Any] | None:
         """The state of the run with this identity; None where there is no file, or nothing was learned yet.
 
         Raises:
-            CheckpointError: the file is of another run, or is no checkpoint.
+            CheckpointError: the file is of another run, is no checkpoint, or is damaged.
         """
         saved = self._read()
         if saved is None or saved["identity"] is None:
@@ -61,6 +108,15 @@ class Checkpoint:
             self.resumed_step = int(state["step"])
         return state
 
+    def identity(self) -> str | None:
+        """The identity of the run that the file is of; None where there is no file, or nothing but a plan in it.
+
+        Raises:
+            CheckpointError: the file is no checkpoint, or is damaged.
+        """
+        saved = self._read()
+        return None if saved is None else saved["identity"]
+
     def save_probes(self, identity: str, probes: dict[str, list[float]]) -> None:
         """Keep what a plan has measured so far, so that a resumed plan measures only the rest.
 
@@ -74,7 +130,7 @@ class Checkpoint:
         """The probes of an unfinished plan for the goal with this identity; empty where there are none.
 
         Raises:
-            CheckpointError: the file is of another run, or is no checkpoint.
+            CheckpointError: the file is of another run, is no checkpoint, or is damaged.
         """
         plan = self._read_plan(identity)
         return {} if plan is None else dict(plan["probes"])
@@ -87,7 +143,7 @@ class Checkpoint:
         """The options that were planned for the goal with this identity; None where the plan is not finished.
 
         Raises:
-            CheckpointError: the file is of another run, or is no checkpoint.
+            CheckpointError: the file is of another run, is no checkpoint, or is damaged.
         """
         plan = self._read_plan(identity)
         return None if plan is None else plan["options"]
@@ -112,19 +168,36 @@ class Checkpoint:
         self._plan = saved["plan"]
         return self._plan
 
-    def _write(self, content: dict[str, Any]) -> None:
-        with replacing(self.path) as temporary:
-            torch.save({"version": _VERSION, **content}, temporary)
-        self._last = time.monotonic()
-
-    def _read(self) -> dict[str, Any] | None:
-        if not self.path.exists():
-            return None
+    def _write(self, content: Content) -> None:
         try:
-            saved = torch.load(self.path, map_location="cpu", weights_only=True)
-            good = isinstance(saved, dict) and saved.get("version") == _VERSION
-        except Exception as error:  # whatever torch makes of bytes that are no checkpoint
-            raise CheckpointError(f"{self.path}: not a checkpoint: {error}; remove it to start afresh") from error
-        if not good:
-            raise CheckpointError(f"{self.path}: not a checkpoint of this kdcode; remove it to start afresh")
-        return dict(saved)
+            write_checkpoint(self.path, content)
+        except OSError as error:
+            failure = file_error(self.path, "written", error)
+            if not self._is_there:
+                raise failure from error
+            if not self._has_warned:
+                warnings.warn(
+                    f"{failure}; learning goes on, and the checkpoint from before stays",
+                    CheckpointWarning,
+                    stacklevel=4,
+                )
+            self._has_warned = True
+        else:
+            self._is_there, self._has_warned = True, False
+        finally:
+            self._last = time.monotonic()
+
+    def _read(self) -> Content | None:
+        try:
+            content = read_checkpoint(self.path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise file_error(self.path, "read", error) from error
+        self._is_there = True
+        return content
+
+
+def holding(checkpoint: Checkpoint | None) -> AbstractContextManager[Checkpoint | None]:
+    """The block in which a run has its checkpoint to itself, where it has one."""
+    return nullcontext() if checkpoint is None else checkpoint.held()

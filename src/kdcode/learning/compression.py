@@ -9,15 +9,16 @@ import numpy.typing as npt
 import torch
 
 from kdcode._version import __version__
-from kdcode.codec.codec import checked_vectors
+from kdcode.arrays import checked_vectors
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 from kdcode.evaluation import evaluate
 from kdcode.inputs import TableSource, as_table
+from kdcode.learning.checkpoint import holding
 from kdcode.learning.gradient.encoder import Encoder
-from kdcode.learning.interrupts import stopping_at_safe_places
-from kdcode.learning.learners import LEARNERS, start_of, step_work
+from kdcode.learning.interrupts import ending_by_signal, stopping_at_safe_places
+from kdcode.learning.learners import LEARNERS, stage_work, start_of
 from kdcode.learning.planning import PLANNED, Goal, planned_options
 from kdcode.learning.progress import OnStep, StepReport, showing_steps
 from kdcode.learning.rounding import rounded, with_row_scales
@@ -56,22 +57,28 @@ def compress(
 
     Returns:
         The coded table. What was lost is in its `provenance`: relative_error, mean_cosine, norm_error, recall_at_10 and
-        shared_codes, among others.
+        shared_codes, among others. How long learning took is its `learning_seconds`, which no file keeps: two runs with
+        the same table and options give the same file.
 
     Raises:
         OptionError: options that do not exist, do not fit together, or cannot work for this table.
+        CheckpointError: the checkpoint is of another run, is damaged, or is in use.
+        StoppedBySignal: SIGTERM or SIGHUP came while a run had a checkpoint, which is written first.
     """
     others: dict[str, Any] = {**keywords}
     settings = RunSettings.take(others)
     chosen = _options(options, size, others)
     goal, vectors = Goal.given(size=size, bits=bits, max_error=max_error), as_table(table)
-    if goal is not None:
-        for name in PLANNED:
-            if name in others:
-                raise OptionError(f"{name} is chosen for {goal}; leave one of the two out")
-        planning = PlanSettings(settings.progress is True, settings.device, settings.threads)
-        chosen = planned_options(vectors, chosen, goal, planning, checkpoint=settings.run_checkpoint)
-    return _compress(vectors, chosen, settings)[0]
+    if goal is None:
+        return _compress(vectors, chosen, settings)[0]
+    for name in PLANNED:
+        if name in others:
+            raise OptionError(f"{name} is chosen for {goal}; leave one of the two out")
+    checkpoint = settings.run_checkpoint
+    planning = PlanSettings(settings.progress is True, settings.device, settings.threads)
+    with ending_by_signal(checkpoint is not None), holding(checkpoint):
+        chosen = planned_options(vectors, chosen, goal, planning, checkpoint=checkpoint)
+        return _compress(vectors, chosen, settings)[0]
 
 
 class LearnedEncoder(NamedTuple):
@@ -129,13 +136,16 @@ def _options(options: CompressOptions | None, size: object, changes: dict[str, A
 
 def _compress(table: VectorTable, options: CompressOptions, settings: RunSettings) -> tuple[CodedTable, Encoder | None]:
     """The coded table, and the network where the learner has one."""
+    checkpoint = settings.run_checkpoint
     with (
         using_threads(settings.threads),
+        holding(checkpoint),
         showing_steps(settings.progress) as show,
-        stopping_at_safe_places(settings.run_checkpoint is not None) as stop_if_asked,
+        stopping_at_safe_places(checkpoint is not None) as stop_if_asked,
     ):
 
         def on_step(report: StepReport) -> None:
+            stop_if_asked()
             if show is not None:
                 show(report)
             stop_if_asked()
@@ -154,10 +164,8 @@ def _learned(
         options = options.changed(epochs=options.learning.epochs_for(len(table)))
     if isinstance(options.learning, GradientOptions):
         options = options.changed(start=start_of(spec, options.learning))
-    checkpoint = settings.run_checkpoint
-    identity = "" if checkpoint is None else run_identity(table, options.as_dict())
-    work = step_work(len(table), spec, options)
-    run = Run(len(work), identity, on_step, checkpoint, work)
+    identity = run_identity(table, options.as_dict())
+    run = Run(stage_work(len(table), spec, options), identity, on_step, settings.run_checkpoint)
     training = TrainingTable.of(table, options, settings.device)
     found = LEARNERS[options.learning.name](training, spec, options, run)
     moved, codec = rounded(training, found, refine=_codes_may_move(options))
@@ -172,9 +180,10 @@ def _learned(
         options=options.as_dict(),
         **{name: round(value, 6) for name, value in lost.as_dict().items()},
         shared_codes=coded.shared_codes,
-        seconds=round(run.seconds, 1),
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
+        fingerprint=identity,
     )
+    coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
     return coded, found.encoder
 
 

@@ -1,4 +1,4 @@
-"""A Ctrl-C that waits until the step is done, so that all that was learned can be saved."""
+"""Signals that end a run: they wait until the step is done, so that all that was learned can be saved."""
 
 from __future__ import annotations
 
@@ -8,40 +8,85 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""What asks a process to end, besides Ctrl-C (SIGINT): the system, a scheduler, a terminal that is closed."""
+
+
+class StoppedBySignal(SystemExit):
+    """SIGTERM or SIGHUP has ended a run after its checkpoint was written.
+
+    Where nobody catches it, the process ends without a traceback and with 128 + the number of the signal, which is what
+    shells and schedulers see for a process that the signal has killed.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.signal = signal.Signals(number)
+
+    def __str__(self) -> str:
+        return f"stopped by {self.signal.name}"
+
+
+def _raise(number: int, _frame: FrameType | None = None) -> None:
+    raise KeyboardInterrupt if number == signal.SIGINT else StoppedBySignal(number)
+
+
+def _unhandled(numbers: tuple[int, ...]) -> list[int]:
+    """Those signals that do what they do of themselves; a caller's handler, and nohup's, are left alone."""
+    if threading.current_thread() is not threading.main_thread():
+        return []  # only the main thread may handle signals
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    ctrl_c, others = (signal.default_int_handler,), (signal.SIG_DFL, _raise)
+    return [number for number, found in handlers.items() if found in (ctrl_c if number == signal.SIGINT else others)]
+
+
+@contextmanager
+def _handling(numbers: list[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+@contextmanager
+def ending_by_signal(wanted: bool = True) -> Iterator[None]:
+    """SIGTERM and SIGHUP raise `StoppedBySignal` at once, so that files are closed and callers can say what is kept."""
+    with _handling(_unhandled(_ENDING) if wanted else [], _raise):
+        yield
+
 
 @contextmanager
 def stopping_at_safe_places(
-    hold: bool = True, on_asked: Callable[[], None] | None = None
+    hold: bool = True, on_asked: Callable[[int], None] | None = None
 ) -> Iterator[Callable[[], None]]:
-    """Hold the first Ctrl-C back until the yielded function is called, which then raises KeyboardInterrupt.
+    """Hold the first Ctrl-C, SIGTERM or SIGHUP back until the yielded function is called, which then raises.
 
-    The second one does not wait. Where the caller handles Ctrl-C in a way of its own, nothing is changed; a block
-    inside of another leaves it to that one.
+    It raises KeyboardInterrupt for Ctrl-C, and `StoppedBySignal` for the others. The second signal does not wait. Where
+    the caller handles a signal in a way of its own, or ignores it, nothing is changed; a block inside of another leaves
+    it to that one.
 
     Args:
-        hold: whether Ctrl-C waits at all.
-        on_asked: called at the first Ctrl-C.
+        hold: whether signals wait at all.
+        on_asked: called at the first signal with its number.
     """
-    asked = False
+    asked: int | None = None
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
+        if asked is not None:
+            _raise(number)
+        asked = number
         if on_asked is not None:
-            on_asked()
+            on_asked(number)
 
     def check() -> None:
-        if asked:
-            raise KeyboardInterrupt
+        if asked is not None:
+            _raise(asked)
 
-    is_main = threading.current_thread() is threading.main_thread()
-    if not (hold and is_main) or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield check  # only the main thread may handle signals
-        return
-    signal.signal(signal.SIGINT, on_signal)
-    try:
+    with _handling(_unhandled((signal.SIGINT, *_ENDING)) if hold else [], on_signal):
         yield check
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)

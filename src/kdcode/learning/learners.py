@@ -104,24 +104,24 @@ LEARNERS: dict[str, Learner] = {
 """The learner of each name that options know."""
 
 
-def step_work(num_embeddings: int, spec: CodecSpec, options: CompressOptions) -> list[float]:
-    """How long every step of a whole run takes, roughly: updates of all stages, and rounds over all rows.
+def stage_work(num_embeddings: int, spec: CodecSpec, options: CompressOptions) -> dict[int, list[float]]:
+    """The stages of a whole run, and how long each of their steps takes, roughly: updates, and rounds over all rows.
 
     The unit is a visit to all positions of all rows, as in `Round.work`.
     """
     chosen = options.learning
     if isinstance(chosen, AdditiveOptions):
-        return [planned.work for planned in SCHEDULES[options.effort].plan(spec)]
+        return {_ADDITIVE: [planned.work for planned in SCHEDULES[options.effort].plan(spec)]}
     if not isinstance(chosen, BatchOptions):
-        return [1.0] * _random_steps(spec)
-    work: list[float] = []
+        return {_REFINE: [1.0] * _random_steps(spec)}
+    stages: dict[int, list[float]] = {}
     if isinstance(chosen, GradientOptions) and start_of(spec, chosen) == "additive":
-        work += [planned.work for planned in SCHEDULES[options.effort].plan(_linear(spec))]
+        stages[_ADDITIVE] = [planned.work for planned in SCHEDULES[options.effort].plan(_linear(spec))]
         chosen = _gently(chosen, num_embeddings)
     per_epoch, per_round = _LSTM_WORK if spec.composition == "lstm" else _SUM_WORK
     batches = -(-num_embeddings // chosen.batch_size)
-    work += [per_epoch / batches] * (batches * chosen.epochs_for(num_embeddings))
-    return work + [per_round] * _refine_rounds(spec, chosen)
+    stages[_GRADIENT] = [per_epoch / batches] * (batches * chosen.epochs_for(num_embeddings))
+    return {**stages, _REFINE: [per_round] * _refine_rounds(spec, chosen)}
 
 
 def start_of(spec: CodecSpec, options: GradientOptions) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from kdcode._version import __version__
+from kdcode.errors import CheckpointError
 from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.progress import OnStep, StepReport
 from kdcode.table import VectorTable
@@ -25,31 +26,37 @@ class Run:
     """One run of one or more stages, whose steps are counted through.
 
     Args:
-        total_steps: steps of all stages.
+        stages: by the number of each stage, in their order, how long each of its steps takes, in any unit. A number
+            alone is that of the steps of stage 0, all alike.
         identity: fingerprint of table and options; a checkpoint of another run is refused.
         on_step: the caller's callback.
         checkpoint: where the run saves itself, or None.
-        work: how long each step takes, in any unit; all alike where left out. Reports tell the share that is done.
+
+    Raises:
+        CheckpointError: the checkpoint is of another run, or of no stage of this one.
     """
 
     def __init__(
         self,
-        total_steps: int,
+        stages: Mapping[int, Sequence[float]] | int,
         identity: str = "",
         on_step: OnStep | None = None,
         checkpoint: Checkpoint | None = None,
-        work: Sequence[float] | None = None,
     ) -> None:
-        self.total_steps = total_steps
+        self._stages = {0: [1.0] * stages} if isinstance(stages, int) else dict(stages)
+        work = [step for steps in self._stages.values() for step in steps]
+        self.total_steps = len(work)
         self._identity = identity
         self._on_step = on_step
         self._checkpoint = checkpoint
         self._saved = checkpoint.load(identity) if checkpoint is not None else None
-        if checkpoint is not None and self._saved is None:
+        if self._saved is not None:
+            self._check_place(self._saved)
+        elif checkpoint is not None:
             checkpoint.save(identity, None)  # claims the file
         self._stage = -1
         self._step = self._steps_before = 0
-        self._work_done = list(accumulate(work or [1.0] * total_steps, initial=0.0))
+        self._work_done = list(accumulate(work, initial=0.0))
         self._seconds_before = 0.0 if self._saved is None else float(self._saved["seconds"])
         self._started = time.monotonic()
 
@@ -63,14 +70,47 @@ class Run:
         """The stage that the checkpoint was written in; None for a fresh run."""
         return None if self._saved is None else int(self._saved["stage"])
 
-    def begin(self, stage: int) -> State | None:
-        """Start a stage; gives back the state to resume from, where the checkpoint has one of this stage."""
-        self._stage, self._steps_before = stage, self._step
-        if self._saved is None or self._saved["stage"] != stage:
-            return None
-        self._steps_before, self._step = self._saved["steps_before"], self._saved["step"]
-        state: State = self._saved["state"]
-        return state
+    def begin(self, stage: int, load: Callable[[State], int] | None = None) -> bool:
+        """Start a stage, from its state in the checkpoint where that was written in this stage.
+
+        Args:
+            stage: its number.
+            load: takes over such a state, and gives back how many steps of the stage it has behind it.
+
+        Returns:
+            Whether a state was taken over.
+
+        Raises:
+            CheckpointError: the state is not one of this stage.
+        """
+        self._stage, self._steps_before = stage, self._steps_to(stage)
+        self._step = self._steps_before
+        if self._saved is None or load is None or self._saved["stage"] != stage:
+            return False
+        try:
+            done = load(self._saved["state"])
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise self._unfit(f"its state is not one of stage {stage}: {error}") from error
+        self._step = self._saved["step"]
+        if self._steps_before + done != self._step:
+            raise self._unfit(f"it is of step {self._step}, and its state of step {self._steps_before + done}")
+        return True
+
+    def _steps_to(self, stage: int) -> int:
+        return sum(len(steps) for number, steps in self._stages.items() if number < stage)
+
+    def _check_place(self, saved: State) -> None:
+        """Refuse a checkpoint of a stage that this run does not have, or of a step that is not in its stage."""
+        stage, step = saved["stage"], saved["step"]
+        if stage not in self._stages:
+            raise self._unfit(f"stage {stage} is none of this run's")
+        before = self._steps_to(stage)
+        if not before < step <= before + len(self._stages[stage]):
+            raise self._unfit(f"step {step} is not one of stage {stage}")
+
+    def _unfit(self, reason: str) -> CheckpointError:
+        path = None if self._checkpoint is None else self._checkpoint.path
+        return CheckpointError(f"{path}: the checkpoint does not fit this run: {reason}; remove it to start afresh")
 
     def after_step(self, report: StepReport, state: Callable[[], State] | None = None) -> None:
         """Save if it is time, and tell the caller; if the caller raises, save first.
@@ -94,8 +134,8 @@ class Run:
 
     def _save(self, step: int, state: Callable[[], State]) -> None:
         if self._checkpoint is not None:
-            place = {"step": step, "stage": self._stage, "steps_before": self._steps_before}
-            self._checkpoint.save(self._identity, {**place, "seconds": self.seconds, "state": state()})
+            place = {"step": step, "stage": self._stage, "seconds": self.seconds}
+            self._checkpoint.save(self._identity, {**place, "state": state()})
 
 
 class Resumable:
@@ -112,7 +152,15 @@ class Resumable:
         return {name: _plain(getattr(self, name)) for name in self.saved}
 
     def load_state(self, state: State) -> None:
-        """Take over what `state` gave."""
+        """Take over what `state` gave.
+
+        Raises:
+            ValueError: it is the state of something else.
+        """
+        if set(state) != set(self.saved):
+            raise ValueError(f"it has {sorted(state)}, expected {sorted(self.saved)}")
+        for name in self.saved:
+            _check_alike(name, getattr(self, name), state[name])
         for name in self.saved:
             setattr(self, name, _restored(getattr(self, name), state[name], self.device))
 
@@ -136,11 +184,30 @@ def _restored(current: Any, saved: Any, device: torch.device) -> Any:  # noqa: A
     return saved.to(device) if isinstance(saved, torch.Tensor) else saved
 
 
+def _check_alike(name: str, current: object, saved: object) -> None:
+    """Refuse a value that cannot take the place of the current one: of another type, shape, or with other parts."""
+    if is_dataclass(current) and not isinstance(current, type):
+        current = vars(current)
+    if current is None or hasattr(current, "load_state_dict"):
+        return  # not set yet, or checks for itself
+    if _kind(saved) != _kind(current):
+        raise ValueError(f"{name} is {_kind(saved)}, expected {_kind(current)}")
+    if isinstance(current, dict) and isinstance(saved, dict):
+        for part, value in current.items():
+            _check_alike(f"{name}.{part}", value, saved[part])
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype} of shape {tuple(value.shape)}"
+    return f"{type(value).__name__} of {sorted(value)}" if isinstance(value, dict) else type(value).__name__
+
+
 def run_identity(table: VectorTable, *settings: object) -> str:
-    """A fingerprint of a run: its settings, as JSON values, and its vectors."""
+    """A fingerprint of a run, 32 hexadecimal digits: its settings, as JSON values, and its vectors."""
     digest = hashlib.sha256(json.dumps([__version__, *settings, len(table), table.embedding_dim]).encode())
     for _, vectors in table.chunks():
         digest.update(np.ascontiguousarray(vectors).tobytes())
     if table.weights is not None:
         digest.update(table.weights.tobytes())
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]

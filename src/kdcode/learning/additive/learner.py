@@ -23,7 +23,7 @@ from kdcode.learning.linalg.kmeans import nearest_labels, update_centroids
 from kdcode.learning.linalg.least_squares import solve_codewords
 from kdcode.learning.linalg.principal import principal_directions
 from kdcode.learning.progress import StepReport
-from kdcode.learning.run import Resumable, Run
+from kdcode.learning.run import Resumable, Run, State
 from kdcode.learning.solution import Best, Start, unused_codewords
 from kdcode.learning.training_table import TrainingTable
 
@@ -62,13 +62,15 @@ class AdditiveLearner(Resumable):
 
     def run(self, run: Run, stage: int = 0) -> Best:
         """Learn to the end, from the run's checkpoint where it was written in this stage."""
-        state = run.begin(stage)
-        if state is not None:
-            self.load_state(state)
+        run.begin(stage, self._resume)
         while self.done < len(self.rounds):
             run.after_step(self._round(), self.state)
         self.module.load_state_dict(self.best.weights)
         return self.best
+
+    def _resume(self, state: State) -> int:
+        self.load_state(state)
+        return self.done
 
     @torch.no_grad()
     def _round(self) -> StepReport:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.progress import StepReport
-from kdcode.learning.run import Resumable, Run
+from kdcode.learning.run import Resumable, Run, State
 from kdcode.learning.solution import Best, Start
 from kdcode.learning.training_table import TrainingTable
 from kdcode.options import BatchOptions
@@ -43,15 +43,17 @@ class BatchLearner(Resumable):
 
     def run(self, run: Run, stage: int = 0) -> Best:
         """Learn to the end, from the run's checkpoint where it was written in this stage."""
-        state = run.begin(stage)
-        if state is not None:
-            self.load_state(state)
+        run.begin(stage, self._resume)
         while self.step < self.total_steps:
             report = self._next_batch()
             if self.step % self.steps_per_epoch == 0:
                 self.end_epoch()
             run.after_step(report, self.state)
         return self.best
+
+    def _resume(self, state: State) -> int:
+        self.load_state(state)
+        return self.step
 
     def update(self, rows: Tensor, temperature: float) -> tuple[Tensor, float]:
         """Learn from (n,) rows; gives their (n, D) codes and the sum of their losses."""

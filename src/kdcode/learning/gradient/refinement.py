@@ -34,16 +34,20 @@ def refine(training: TrainingTable, found: Solution, rounds: int, run: Run, stag
     if rounds == 0:
         return found
     codes, module, encoder = found
-    state = run.begin(stage)
-    if state is None:
-        solve_if_better(training, codes, module)
-        done = 0
-    else:
-        codes = state["codes"].to(codes.device)
+    done = 0
+
+    def resume(state: State) -> int:
+        nonlocal codes, done
+        if state["codes"].shape != codes.shape:
+            raise ValueError(f"codes of shape {tuple(state['codes'].shape)}, expected {tuple(codes.shape)}")
+        codes, done = state["codes"].to(codes.device), state["round"]
         module.load_state_dict(state["weights"])
         if encoder is not None:
             encoder.load_state_dict(state["encoder"])
-        done = state["round"]
+        return int(done)
+
+    if not run.begin(stage, resume):
+        solve_if_better(training, codes, module)
     for number in range(done + 1, rounds + 1):
         before = codes
         for _ in range(_SWEEPS_PER_ROUND):

@@ -9,7 +9,7 @@ from kdcode.codec import SizeLimit
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.errors import OptionError
 from kdcode.inputs import TableSource, as_table
-from kdcode.learning.checkpoint import Checkpoint
+from kdcode.learning.checkpoint import Checkpoint, holding
 from kdcode.learning.planning.candidates import PLANNED, Candidate, CandidateSearch
 from kdcode.learning.planning.goal import Goal
 from kdcode.learning.planning.predictor import Predictor
@@ -89,9 +89,16 @@ def plan_for(
     with using_threads(settings.threads), showing_candidates(settings.progress) as on_candidate:
         predictor = Predictor(table, settings.device, known, on_new)
         search = CandidateSearch(table, options, predictor, on_candidate)
-        if goal.max_error is None:
-            return Plan(goal.limit, tuple(search.within(goal.limit)))
-        return _smallest_within(search, goal.max_error)
+        if on_new is not None and not known:
+            on_new(known)  # claims the file
+        try:
+            if goal.max_error is None:
+                return Plan(goal.limit, tuple(search.within(goal.limit)))
+            return _smallest_within(search, goal.max_error)
+        except OptionError:
+            if checkpoint is not None:
+                checkpoint.remove()  # there is no such plan, and nothing to resume
+            raise
 
 
 def planned_options(
@@ -107,13 +114,14 @@ def planned_options(
     Raises:
         CheckpointError: the checkpoint belongs to another table, other options or another goal.
     """
-    planned = None if checkpoint is None else checkpoint.load_plan(_identity(table, options, goal))
-    if planned is None:
-        found = plan_for(table, goal, options, settings, checkpoint)
-        planned = {name: getattr(found.recommended.options, name) for name in PLANNED}
-        if checkpoint is not None:
-            checkpoint.save_plan(_identity(table, options, goal), planned)
-    return options.changed(**planned)
+    with holding(checkpoint):
+        planned = None if checkpoint is None else checkpoint.load_plan(_identity(table, options, goal))
+        if planned is None:
+            found = plan_for(table, goal, options, settings, checkpoint)
+            planned = {name: getattr(found.recommended.options, name) for name in PLANNED}
+            if checkpoint is not None:
+                checkpoint.save_plan(_identity(table, options, goal), planned)
+        return options.changed(**planned)
 
 
 def _identity(table: VectorTable, options: CompressOptions, goal: Goal) -> str:
