@@ -30,6 +30,7 @@ A dash (`-`) reads a file from standard input or writes one to standard output.
 | 1 | refused or failed; stderr has one line that begins with `error:` |
 | 2 | the command was called wrongly |
 | 130 | interrupted with Ctrl-C; the same `compress` resumes from its checkpoint |
+| 143, 129 | the same for SIGTERM, which schedulers send, and SIGHUP, which a terminal sends that is closed |
 """
 
 

@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -32,15 +31,15 @@ def examples(name: str) -> list[str]:
     return [line.strip() for line in text.splitlines()[2:]]
 
 
-def test_help_answers_at_once(start):
-    fastest = 10.0
-    for _ in range(3):
-        began = time.monotonic()
-        process = start("--help")
-        out, _ = process.communicate()
-        fastest = min(fastest, time.monotonic() - began)
-        assert all(f"  {name} " in out for name in COMMANDS)
-    assert fastest < 0.5
+def test_help_loads_little(start):
+    """Start-up is importing: what help takes is told by the modules it needs, and not by a clock."""
+    out, _ = start("--help").communicate()
+    assert all(f"  {name} " in out for name in COMMANDS)
+    script = (
+        "import sys; before = set(sys.modules); from kdcode.cli import main; main(['--help'], standalone_mode=False)\n"
+        "print(len(set(sys.modules) - before), file=sys.stderr)"
+    )
+    assert int(python(script).stderr) < 200  # click and the commands are 130; numpy alone would be as many again
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["get", "--help"], ["demo", "--help"]])
@@ -130,7 +129,7 @@ def test_a_reader_that_leaves_ends_it_quietly(start, kdc, tmp_path, words):
         process.stdout.read(1)
         process.stdout.close()
         err = process.stderr.read()
-        process.wait(timeout=30)
+        process.wait()
     assert (err, process.returncode) == ("", 1)
 
 

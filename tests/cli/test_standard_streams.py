@@ -169,7 +169,7 @@ def pipe(tmp_path):
 
     yield make
     for writer in writers:
-        writer.join(timeout=10)
+        writer.join(timeout=300)
         assert not writer.is_alive()
 
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import errno
 import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import TracebackType
 from typing import Any, cast
 
 import click
@@ -18,6 +23,7 @@ from kdcode.cli.files import with_given_names
 from kdcode.cli.flags import example, in_flags
 from kdcode.cpus import respect_quota
 from kdcode.errors import KdcodeError
+from kdcode.printable import shown
 
 COMMANDS = (
     "demo",
@@ -49,13 +55,20 @@ class _Commands(click.Group):
             return None
         return cast("click.Command", import_module(f"kdcode.cli.{cmd_name}").command)
 
+    def make_context(self, *args: Any, **settings: Any) -> click.Context:  # noqa: ANN401 - click's own signature
+        with _safe_usage_errors():
+            return super().make_context(*args, **settings)
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
         respect_quota()  # numpy and torch are not imported yet
+        sys.excepthook = _show_traceback
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # a symbol that the terminal cannot show is no failure
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings(), _safe_usage_errors():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except KdcodeError as error:
             command = self.get_command(ctx, ctx.invoked_subcommand or "") or self
             _fail(ctx, with_given_names(in_flags(str(error), command, ctx), ctx))
@@ -64,13 +77,35 @@ class _Commands(click.Group):
                 raise  # the reader of our output went away; click ends quietly
             _fail(ctx, f"{error.filename}: {error.strerror}" if error.filename else str(error))
         except KeyboardInterrupt as interruption:
-            click.echo(f"interrupted{interruption}", err=True)
+            click.echo(shown(f"interrupted{interruption}"), err=True)
             ctx.exit(INTERRUPTED)
 
 
 def _fail(ctx: click.Context, message: str) -> None:
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {shown(message)}", err=True)
     ctx.exit(FAILED)
+
+
+@contextmanager
+def _safe_usage_errors() -> Iterator[None]:
+    """Escape what was given on the command line where click repeats it."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # its message is the help text
+    except click.ClickException as error:
+        vars(error)["message"] = shown(error.message)
+        raise
+
+
+def _show_warning(message: Warning | str, *_place: object, **_more: object) -> None:
+    click.echo(f"{click.style('warning:', fg='yellow')} {shown(str(message))}", err=True)
+
+
+def _show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an error that nobody expected, as Python does, with what is not safe to print escaped."""
+    lines = "".join(traceback.format_exception(kind, error, trace)).rstrip("\n").split("\n")
+    click.echo("\n".join(map(shown, lines)), err=True)
 
 
 @click.group(

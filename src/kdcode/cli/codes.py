@@ -10,6 +10,7 @@ from kdcode.cli import page
 from kdcode.cli.files import input_file
 from kdcode.cli.flags import example, naming_flags
 from kdcode.errors import OptionError
+from kdcode.printable import shown
 
 if TYPE_CHECKING:
     from kdcode.arrays import IntArray
@@ -59,6 +60,6 @@ def _integers(prefix: str | None) -> tuple[int, ...]:
 
 
 def _words(coded: CodedTable, rows: IntArray) -> str:
-    words = " ".join(map(page.shown, coded.symbols_at(rows[:_SYMBOLS_PER_LINE])))
+    words = " ".join(map(shown, coded.symbols_at(rows[:_SYMBOLS_PER_LINE])))
     more = len(rows) - _SYMBOLS_PER_LINE
     return f"{words} … and {more:,} more" if more > 0 else words

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from kdcode.cli.files import check_target
+from kdcode.cli.files import STANDARD, check_target
 from kdcode.cli.flags import example
 from kdcode.cli.learn import learn, require_learning
 
@@ -26,6 +26,8 @@ def command(target: str | None, force: bool, quiet: bool) -> None:
     from kdcode.options import CompressOptions
     from kdcode.storage import save
 
+    if target == STANDARD:
+        raise click.UsageError("--out takes the name of a file; standard output is for the page")
     if target is not None:
         check_target(target, force=force)
     require_learning(quiet=quiet)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 
 from kdcode.cli import page
+from kdcode.cli.shell import command_line
 from kdcode.coded import CodedTable
 from kdcode.mapping import TableMapping
 from kdcode.progress_bar import clock
@@ -63,7 +63,7 @@ def _opening(demo: Demo) -> Iterator[str]:
     )
     yield ""
     yield from textwrap.wrap(
-        f"Just now, in {clock(coded.provenance['seconds'])}, {len(coded):,} English words (GloVe) went from {dim} "
+        f"Just now, in {clock(coded.learning_seconds or 0.0)}, {len(coded):,} English words (GloVe) went from {dim} "
         f"floats ({32 * dim:,} bits) each to a code of D={coded.code_length} integers below K={coded.codebook_size} "
         f"({coded.spec.bits} bits).",
         WIDTH,
@@ -142,11 +142,11 @@ def _groups(demo: Demo) -> Iterator[str]:
 
 
 def _commands(demo: Demo) -> Iterator[str]:
-    file = shlex.quote(str(demo.kept)) if demo.kept else "vectors.kdc"
+    file = str(demo.kept or "vectors.kdc")
     yield _heading("The same on your own vectors")
     yield "  kdcode compress vectors.txt vectors.kdc --size 20x"
-    yield f"  kdcode neighbors {file} king"
-    yield f"  kdcode info {file}"
+    yield f"  {command_line('neighbors', [file, 'king'])}"
+    yield f"  {command_line('info', [file])}"
 
 
 def _nearest(table: TableMapping, symbol: str, count: int) -> list[str]:

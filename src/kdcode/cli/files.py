@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from kdcode.cli import page
 from kdcode.cli.flags import in_flags
-from kdcode.errors import FormatError, OptionError
-from kdcode.files import is_pipe, spooled
+from kdcode.errors import OptionError, file_error
+from kdcode.files import check_readable, is_pipe, replaceable, spooled
+from kdcode.printable import shown
 from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -40,9 +41,12 @@ def input_file(given: str) -> str:
 
     Raises:
         OptionError: standard input is asked for a second time.
+        FileError: there is no such file, or it is a device.
     """
-    if given != STANDARD and not is_pipe(Path(given)):
-        return given
+    if given != STANDARD:
+        check_readable(Path(given))
+        if not is_pipe(Path(given)):
+            return given
     context = click.get_current_context()
     is_standard = given == STANDARD
     stream = standard_input() if is_standard else context.with_resource(Path(given).open("rb"))  # noqa: SIM115
@@ -66,13 +70,13 @@ def standard_input() -> BinaryIO:
 
 def spoken(given: str) -> str:
     """An input in the words of a line of text."""
-    return "standard input" if given == STANDARD else page.shown(given)
+    return "standard input" if given == STANDARD else shown(given)
 
 
 def with_given_names(message: str, context: click.Context) -> str:
     """A message with the names that the user gave in place of those of temporary copies."""
     for path, name in context.meta.get(_COPIES, {}).items():
-        message = message.replace(path, name)
+        message = message.replace(shown(path), name)
     return message
 
 
@@ -80,8 +84,7 @@ def with_given_names(message: str, context: click.Context) -> str:
 def output_file(target: str) -> Iterator[str]:
     """The path to write: that of the target, or of a file that is copied to standard output when the block ends well.
 
-    Raises:
-        FormatError: more than one file was written, which standard output cannot take.
+    A terminal is given text alone, line by line, with characters escaped that are not safe to print.
     """
     if target != STANDARD:
         yield target
@@ -89,38 +92,54 @@ def output_file(target: str) -> Iterator[str]:
     with TemporaryDirectory(prefix="kdcode-", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "stdout")
         yield str(path)
-        beside = [file for file in path.parent.iterdir() if file != path]
-        if beside:
-            raise FormatError(
-                "-: this format puts the symbols in a second file, which standard output cannot take; "
-                "choose another format= or name a file"
-            )
-        stream = sys.stdout.buffer
         with path.open("rb") as copy:
-            shutil.copyfileobj(copy, stream, 1 << 20)
-        stream.flush()
+            if sys.stdout.isatty():
+                for line in copy:
+                    click.echo(shown(line.decode("utf-8", "backslashreplace").removesuffix("\n").expandtabs()))
+            else:
+                shutil.copyfileobj(copy, sys.stdout.buffer, 1 << 20)
+        sys.stdout.buffer.flush()
 
 
-def check_target(target: str, *, force: bool, source: str | None = None) -> None:
-    """Refuse a file that cannot be written, or should not be.
+def check_target(target: str, *others: Path, force: bool, inputs: Sequence[str | None] = ()) -> None:
+    """Refuse files that cannot be written, or should not be.
+
+    Args:
+        target: the file that the user named, or a dash.
+        others: what is written with it: the file of its symbols.
+        force: whether files that exist may be replaced.
+        inputs: what is read: files, and for those that were not given a dash or None.
 
     Raises:
-        OptionError: the folder is missing or closed, the file is the source, or exists and `force` is not set.
+        FileError: what is there is no file, or leads nowhere; or its folder is missing or closed.
+        OptionError: a file is one of the inputs, or exists and `force` is not set.
     """
     if target == STANDARD:
         return
-    path = Path(target)
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise OptionError(f"{target}: the folder {folder} does not exist")
-    if path.is_dir():
-        raise OptionError(f"{target}: is a folder, name a file in it")
-    if source not in (None, STANDARD) and path.exists() and path.samefile(source):
-        raise OptionError(f"{target}: is the input itself, name another file")
-    if path.exists() and not force:
-        raise OptionError(f"{target}: exists already, --force replaces it")
-    if not os.access(folder, os.W_OK):
-        raise OptionError(f"{target}: the folder {folder} cannot be written to")
+    paths = [Path(target), *others]
+    for path in paths:
+        _check_writable(path, inputs)
+    there = [path for path in paths if path.exists()]
+    if there and not force:
+        replaces = f"already, --force replaces {'it' if len(there) == 1 else 'them'}"
+        if not others:
+            raise OptionError(f"{target}: exists {replaces}")
+        which = f"{there[0]} exists" if len(there) == 1 else "both exist"
+        raise OptionError(f"{target}: is written with its symbols in {others[0]}; {which} {replaces}")
+
+
+def _check_writable(path: Path, inputs: Sequence[str | None]) -> None:
+    try:
+        file = replaceable(path)
+        if not file.parent.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if not os.access(file.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"the folder {file.parent} is closed to you")
+    except OSError as error:
+        raise file_error(path, "written", error) from error
+    given = [Path(name) for name in inputs if name not in (None, STANDARD)]
+    if file.exists() and any(one.exists() and one.samefile(file) for one in given):
+        raise OptionError(f"{path}: is the input itself, name another file")
 
 
 def with_weights(table: VectorTable, path: str | None) -> VectorTable:
@@ -147,6 +166,6 @@ def read_table(
     context = click.get_current_context()
     for warning in caught:
         style = ("note:", "cyan") if warning.category is ChosenMatrixWarning else ("warning:", "yellow")
-        message = with_given_names(in_flags(str(warning.message), context.command, context), context)
+        message = with_given_names(in_flags(shown(str(warning.message)), context.command, context), context)
         click.echo(f"{click.style(style[0], fg=style[1])} {message}", err=True)
     return with_weights(table, weights)

@@ -16,7 +16,10 @@ def command(as_json: bool) -> None:
     from kdcode.formats import FORMATS
 
     if as_json:
-        page.print_json([{**vars(item), "read": True, "write": item.write is not None} for item in FORMATS.values()])
+        parts = ("read", "write", "symbols_beside")
+        page.print_json(
+            [{**vars(item), **{name: bool(getattr(item, name)) for name in parts}} for item in FORMATS.values()]
+        )
         return
     rows = [("format", "suffixes", "does", "description")]
     for item in FORMATS.values():

@@ -10,6 +10,7 @@ from kdcode.cli import page
 from kdcode.cli.files import input_file
 from kdcode.cli.flags import example
 from kdcode.cli.symbols import found_symbols, skip_missing
+from kdcode.printable import shown
 
 
 @click.command("get", epilog=example("kdcode get glove.kdc king queen", "kdcode get glove.kdc - --codes < words.txt"))
@@ -37,4 +38,4 @@ def command(file: str, symbols: tuple[str, ...], as_codes: bool, skip_missing: b
         page.print_json([{"symbol": symbol, name: values} for symbol, values in zip(wanted, found, strict=True)])
     elif wanted:
         mark = "-" if as_codes else " "
-        page.echo(f"{page.shown(word)} {mark.join(map(str, row))}" for word, row in zip(wanted, found, strict=True))
+        page.echo(f"{shown(word)} {mark.join(map(str, row))}" for word, row in zip(wanted, found, strict=True))

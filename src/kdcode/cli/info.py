@@ -11,7 +11,7 @@ import click
 from kdcode.cli import page
 from kdcode.cli.files import input_file, spoken
 from kdcode.cli.flags import example
-from kdcode.progress_bar import clock
+from kdcode.printable import shown
 
 
 @click.command("info", epilog=example("kdcode info glove.kdc"))
@@ -58,9 +58,6 @@ def _learned(provenance: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(options, dict) and isinstance(learner, str) and learner in LEARNER_OPTIONS:
         applied = {"seed", "loss", *(item.name for item in fields(LEARNER_OPTIONS[learner]))}
         rest["options"] = {name: value for name, value in options.items() if name in applied}
-    if page.is_number(rest.get("seconds")):
-        rest = {("learned in" if name == "seconds" else name): value for name, value in rest.items()}
-        rest["learned in"] = clock(rest["learned in"])
     return _flat(rest)
 
 
@@ -71,5 +68,5 @@ def _flat(values: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, dict):
             flat.update(_flat(value))
         elif value is not None:
-            flat[page.shown(name)] = page.shown(f"{value:.6g}" if isinstance(value, float) else str(value))
+            flat[shown(name)] = shown(f"{value:.6g}" if isinstance(value, float) else str(value))
     return flat

@@ -12,6 +12,7 @@ from kdcode.cli.files import input_file
 from kdcode.cli.flags import example
 from kdcode.cli.symbols import found_symbols, skip_missing
 from kdcode.errors import OptionError
+from kdcode.printable import shown
 
 if TYPE_CHECKING:
     from kdcode.coded import Code, CodedTable
@@ -77,11 +78,11 @@ def _lines(answers: Sequence[dict[str, Any]], *, headed: bool) -> Iterator[str]:
     for number, answer in enumerate(answers):
         if headed:
             yield from [""] * (number > 0)
-            yield click.style(page.shown(answer["query"]), bold=True)
+            yield click.style(shown(answer["query"]), bold=True)
         for near in answer["neighbors"]:
             same = near["same_code_as"]
-            mark = f"  (same code as {page.shown(same)})" if same is not None else ""
-            yield f"{near['score']:8.4f}  {page.shown(near['symbol'])}{mark}"
+            mark = f"  (same code as {shown(same)})" if same is not None else ""
+            yield f"{near['score']:8.4f}  {shown(near['symbol'])}{mark}"
 
 
 def _numbers(text: str) -> list[float]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
 import textwrap
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from kdcode.printable import is_safe, shown
 
 if TYPE_CHECKING:
     from kdcode.arrays import FloatArray
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 MEASURED = ("relative_error", "mean_cosine", "norm_error", "weighted_error", "recall_at_10", "shared_codes")
 """What a file's provenance says about its quality."""
 
-_UNSHOWABLE = {"Cc", "Cs", "Zl", "Zp"}
+_NOT_ASCII = re.compile(r"[^ -~\n]")
 
 
 def describe(coded: CodedTable, path: str) -> dict[str, Any]:
@@ -48,13 +51,16 @@ def describe(coded: CodedTable, path: str) -> dict[str, Any]:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout, a list with one item per line; what is not a finite number becomes null."""
+    r"""One JSON document on stdout, a list with one item per line; what is not a finite number becomes null.
+
+    Characters that are not safe to print, or that stdout cannot encode, are escaped as JSON has it: `\u001b`.
+    """
     clean = _finite(value)
     if isinstance(clean, list):
-        items = (f"  {json.dumps(item, ensure_ascii=False, allow_nan=False)}" for item in clean)
+        items = (f"  {_json(item)}" for item in clean)
         click.echo("[\n" + ",\n".join(items) + "\n]" if clean else "[]")
     else:
-        click.echo(json.dumps(clean, ensure_ascii=False, indent=2, allow_nan=False))
+        click.echo(_json(clean, indent=2))
 
 
 def size_rows(sizes: Sizes, num_embeddings: int, embedding_dim: int, file_bytes: int | None = None) -> list[str]:
@@ -67,7 +73,7 @@ def size_rows(sizes: Sizes, num_embeddings: int, embedding_dim: int, file_bytes:
     rows.append(f"  {'embedding':<12}{amount(sizes.embedding):>16}   {ratio:.1f}x smaller than float32 vectors")
     rows.append(f"  {'symbols':<12}{amount(sizes.symbols):>16}")
     if file_bytes is not None:
-        rows.append(f"  {'header':<12}{amount(file_bytes - sizes.total):>16}")
+        rows.append(f"  {'overhead':<12}{amount(file_bytes - sizes.total):>16}   header and digests")
     rows.append(f"  {what:<12}{amount(total):>16}   {file_ratio:.1f}x smaller than float32 vectors with symbols")
     return rows
 
@@ -148,13 +154,6 @@ def code_text(code: Iterable[int]) -> str:
     return "-".join(str(int(value)) for value in code)
 
 
-def shown(symbol: str) -> str:
-    """A symbol for a line of text; control characters are escaped, so that it can neither break nor steer it."""
-    if any(unicodedata.category(character) in _UNSHOWABLE for character in symbol):
-        return repr(symbol)[1:-1]
-    return symbol
-
-
 def shortest(vector: FloatArray) -> list[float]:
     """The numbers of a float32 vector with no more digits than float32 has."""
     return [float(str(value)) for value in vector]
@@ -164,6 +163,17 @@ def clipped(words: Sequence[str], width: int) -> str:
     """As many of the words as fit in `width` columns."""
     line = " ".join(map(shown, words))
     return textwrap.shorten(line, width, placeholder=" …", break_long_words=False, break_on_hyphens=False)
+
+
+def _json(value: object, indent: int | None = None) -> str:
+    text, encoding = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False), sys.stdout.encoding
+
+    def kept(found: re.Match[str]) -> str:
+        character = found[0]
+        can_print = is_safe(character) and character.encode(encoding, "ignore")
+        return character if can_print else json.dumps(character)[1:-1]
+
+    return _NOT_ASCII.sub(kept, text)
 
 
 def _finite(value: object) -> object:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdcode.cli import page
 from kdcode.cli.files import STANDARD, standard_input
+from kdcode.printable import shown
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
@@ -29,7 +29,7 @@ def found_symbols(coded: CodedTable, given: Sequence[str], *, skip: bool) -> lis
         coded.rows_of(wanted)  # refuses before anything is printed
         return wanted
     found = [symbol for symbol in wanted if symbol in coded]
-    missing = [page.shown(symbol) for symbol in dict.fromkeys(wanted) if symbol not in coded]
+    missing = [shown(symbol) for symbol in dict.fromkeys(wanted) if symbol not in coded]
     if missing:
         click.echo(f"not in the file: {', '.join(missing)}", err=True)
     return found
