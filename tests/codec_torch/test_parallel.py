@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent import futures
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from kdcode.data import glove_50d
 from kdcode.errors import OptionError
 
 CPU = torch.device("cpu")
+PATIENCE = 300
+"""Seconds after which a test gives up on an event that never comes."""
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -118,10 +121,10 @@ def test_sections_of_two_python_threads_give_both_their_threads_back(four_thread
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_has_threads_of_its_own(four_threads):
     out = torch.zeros(8)
-    held = threading.Event()
+    held, forked = threading.Event(), threading.Event()
 
     def section():
-        parallel_chunks(lambda _: held.set() or time.sleep(0.2), range(2), CPU)
+        parallel_chunks(lambda _: held.set() or forked.wait(PATIENCE), range(2), CPU)
 
     parallel_chunks(lambda item: out[item].add_(1), range(8), CPU)
     other = threading.Thread(target=section)
@@ -129,36 +132,51 @@ def test_a_fork_has_threads_of_its_own(four_threads):
     held.wait()  # the child is forked while another thread is in a section
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
-        signal.alarm(20)
+        signal.alarm(PATIENCE)
         parallel_chunks(lambda item: out[item].add_(1), range(8), CPU)
         os._exit(int(out.sum()) != 16)
+    forked.set()
     other.join()
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_nothing_goes_on_after_an_error(four_threads):
-    begun, ended = [], []
+def test_nothing_goes_on_after_an_error(four_threads, monkeypatch):
+    begun, ended, cancelled = [], [], threading.Event()
+    parallel_chunks(lambda _: None, range(4), CPU)  # the threads are there
 
     def work(item):
         if item == 0:
             raise ValueError("no")
         begun.append(item)
-        time.sleep(0.05)
+        cancelled.wait(PATIENCE)
         ended.append(item)
 
+    def waiting(chunks):
+        cancelled.set()
+        return futures.wait(chunks)
+
+    monkeypatch.setattr(parallel, "wait", waiting)
     with pytest.raises(ValueError, match="no"):
         parallel_chunks(work, range(40), CPU)
     assert sorted(begun) == sorted(ended)
-    assert len(ended) < 39
+    assert len(ended) <= 4  # those that other threads had begun
     assert torch.get_num_threads() == threads_of_a_new_thread() == 4
 
 
-def used_by_chunks():
-    """How many threads take chunks that last a moment, and how many threads their operators use."""
-    seen = []
-    parallel_chunks(
-        lambda _: seen.append((threading.get_ident(), torch.get_num_threads())) or time.sleep(0.02), range(12), CPU
-    )
+def used_by_chunks(expected):
+    """How many threads take chunks, and how many threads their operators use.
+
+    The first chunks wait until as many threads have come as are expected, so that a slow start is no matter.
+    """
+    seen, meeting, late = [], threading.Barrier(expected), iter(range(12))
+
+    def work(_):
+        seen.append((threading.get_ident(), torch.get_num_threads()))
+        if next(late) < expected:
+            meeting.wait(PATIENCE)
+        time.sleep(0.005)  # more threads than expected would take some of the others
+
+    parallel_chunks(work, range(12), CPU)
     return len({ident for ident, _ in seen}), {count for _, count in seen}
 
 
@@ -168,27 +186,45 @@ def test_chunks_run_on_the_threads_that_were_asked_for(four_threads, count):
         assert given == default_threads() == count
         assert torch.get_num_threads() == 1
         assert threads_of_a_new_thread() == 4  # other Python threads run as before
-        assert used_by_chunks() == (count, {1})
+        assert used_by_chunks(count) == (count, {1})
         with using_threads():
-            assert used_by_chunks()[0] == count
+            assert used_by_chunks(count)[0] == count
         with using_threads(2):
-            assert used_by_chunks()[0] == 2
-        assert used_by_chunks()[0] == count
+            assert used_by_chunks(2)[0] == 2
+        assert used_by_chunks(count)[0] == count
     assert torch.get_num_threads() == threads_of_a_new_thread() == 4
-    assert used_by_chunks()[0] == 4
+    assert used_by_chunks(4)[0] == 4
 
 
 def test_an_error_within_gives_the_threads_back(four_threads):
     with pytest.raises(ValueError, match="no"), using_threads(2):
         raise ValueError("no")
     assert torch.get_num_threads() == threads_of_a_new_thread() == 4
-    assert used_by_chunks()[0] == 4
+    assert used_by_chunks(4)[0] == 4
 
 
 @pytest.mark.parametrize("count", [0, -2])
 def test_less_than_one_thread_is_refused(count):
     with pytest.raises(OptionError, match=f"threads must be an integer from 1, got {count}"), using_threads(count):
         pass
+
+
+def test_a_new_thread_waits_while_the_number_of_threads_is_changed(four_threads):
+    found = []
+
+    def run():
+        with using_threads(2):
+            pass
+        found.append(torch.get_num_threads())
+
+    thread = threading.Thread(target=run)
+    with parallel._Setting.lock:
+        parallel._in_another_thread(lambda: torch.set_num_threads(1))  # as a block does for a moment
+        thread.start()
+        thread.join(0.2)
+        parallel._in_another_thread(lambda: torch.set_num_threads(4))
+    thread.join()
+    assert found == [4]
 
 
 def test_blocks_of_two_python_threads_overlap(four_threads):
@@ -198,7 +234,7 @@ def test_blocks_of_two_python_threads_overlap(four_threads):
         with using_threads(count):
             barrier.wait()
             time.sleep(seconds)
-            found[name] = used_by_chunks()[0]
+            found[name] = used_by_chunks(count)[0]
         found[name] = (found[name], torch.get_num_threads())
 
     both = [threading.Thread(target=run, args=arguments) for arguments in (("one", 2, 0), ("other", 3, 0.1))]
@@ -218,11 +254,11 @@ def test_by_default_there_are_no_more_threads_than_cpus(four_threads, monkeypatc
 
 
 def test_chunks_within_chunks_run_on_the_thread_that_has_them(four_threads):
-    seen = []
+    seen, meeting = [], threading.Barrier(2)
 
     def outer(_):
         parallel_chunks(lambda _: seen.append(threading.get_ident()), range(3), CPU)
-        time.sleep(0.01)
+        meeting.wait(PATIENCE)  # for the other thread
 
     with using_threads(2):
         parallel_chunks(outer, range(4), CPU)
@@ -240,8 +276,12 @@ torch.set_num_threads(4)
 table = glove_50d().head(3000)
 before = len(os.listdir("/proc/self/task"))
 kdcode.compress(table, codebook_size=32, code_length=9, effort="fast", threads=2)
-time.sleep(0.5)  # threads that have ended take a moment to go
-print(len(os.listdir("/proc/self/task")) - before)
+for _ in range(3000):  # threads that have ended take a moment to go
+    more = len(os.listdir("/proc/self/task")) - before
+    if more <= 2:
+        break
+    time.sleep(0.02)
+print(more)
 """
     free = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     ran = subprocess.run([sys.executable, "-c", script], env=free, capture_output=True, text=True, check=True)

@@ -44,7 +44,7 @@ def default_threads() -> int:
     torch counts the cores of the machine and does not see the CPU quota of a container. `OMP_NUM_THREADS` and
     `torch.set_num_threads` are respected.
     """
-    return _chosen.count or min(torch.get_num_threads(), available_cpus())
+    return _chosen.count or min(_own_threads(), available_cpus())
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def using_threads(count: int | None = None) -> Iterator[int]:
     if count is not None and count < 1:
         raise OptionError(f"threads must be an integer from 1, got {count}")
     count = count or default_threads()
-    chosen_before, own_before = _chosen.count, torch.get_num_threads()
+    chosen_before, own_before = _chosen.count, _own_threads()
     _chosen.count = count
     _set_own_threads(1)
     try:
@@ -80,7 +80,7 @@ def parallel_chunks(work: Callable[[Item], None], items: Sequence[Item], device:
     its item alone. On devices other than the CPU, whose operators are parallel by themselves, items are taken one after
     another.
     """
-    threads = _chosen.count or torch.get_num_threads()
+    threads = _chosen.count or _own_threads()
     if device.type != "cpu" or min(threads, len(items)) <= 1:
         for item in items:
             work(item)
@@ -119,13 +119,19 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return pool
 
 
+def _own_threads() -> int:
+    """How many threads the operators of this Python thread use; a new one must not look while the number is changed."""
+    with _Setting.lock:
+        return torch.get_num_threads()
+
+
 def _set_own_threads(count: int) -> None:
     """Set how many threads the operators of this Python thread use, and of no other.
 
     torch keeps that number for each Python thread that has run an operator, and one for all that have not yet.
     `torch.set_num_threads` sets both, so another thread puts the second back.
     """
-    if torch.get_num_threads() == count:
+    if _own_threads() == count:
         return
     with _Setting.lock:
         others = _in_another_thread(torch.get_num_threads)
