@@ -14,8 +14,11 @@ import kdcode
 PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
 LAYERS = [
-    {"errors", "_version"},
-    {"cpus", "files", "arrays", "bitpack", "option_fields", "safetensors_header"},
+    {"printable", "_version", "file_locks"},
+    {"errors"},
+    {"cpus", "files", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
+    {"stored_array"},
+    {"symbol_blocks"},
     {"symbols", "rows", "search"},
     {"mapping"},
     {"table"},

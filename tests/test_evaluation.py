@@ -155,7 +155,7 @@ def test_recall_by_hand():
 numbers = st.sampled_from([0.0, 0.0, 1.0, -1.0, 2.0, 0.1, 3.5, -7.25, 1e-38, 3e38])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.data())
 def test_recall_is_what_its_definition_says(data):
     """With few distinct numbers, rows that are equal, zero, or equally near are the rule."""
@@ -220,7 +220,7 @@ def test_nearest_rows_do_not_depend_on_chunks(chunk):
 # Rows matched by symbol
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(order=st.permutations(range(25)), coded=st.booleans())
 def test_rows_are_matched_by_symbol_in_any_order(order, coded):
     copy = coded_table("grouped", rows=25, symbols=words(25), seed=3)

@@ -3,14 +3,17 @@
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import venv
 import zipfile
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 import kdcode
 from kdcode import errors
@@ -89,17 +92,37 @@ except kdcode.errors.MissingExtraError as error:
 """
 
 
+def needed_by(lines: list[str]) -> dict[str, Distribution]:
+    """The packages of this environment that satisfy some requirements, and those that they require in turn."""
+    found: dict[str, Distribution] = {}
+    wanted = [Requirement(line) for line in lines]
+    while wanted:
+        one = wanted.pop()
+        if one.name not in found and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            found[one.name] = distribution(one.name)
+            wanted += [Requirement(line) for line in found[one.name].requires or []]
+    return found
+
+
 @pytest.fixture(scope="module")
 def empty(packages, tmp_path_factory):
-    """The programs of an environment that holds the wheel and what it depends on, and a folder with one table."""
+    """The programs of an environment that holds the wheel and what it depends on, and a folder with one table.
+
+    What it depends on is linked from this environment: no network is needed.
+    """
     folder = tmp_path_factory.mktemp("empty")
     venv.create(folder / "venv", with_pip=False)
     programs = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
-    install = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--quiet"]
+    base = {"base": str(folder / "venv"), "platbase": str(folder / "venv")}
+    installed = Path(sysconfig.get_path("purelib", vars=base))
+    for package in needed_by(PROJECT["project"]["dependencies"]).values():
+        for name in {file.parts[0] for file in package.files or []} - {"..", "__pycache__"}:
+            (installed / name).symlink_to(package.locate_file(name))
+    pip = [sys.executable, "-m", "pip", "--python", str(programs / "python")]
     wheel = next(packages.glob("*.whl"))
-    environment = os.environ | {"PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
-    done = subprocess.run([*install, str(wheel)], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    for line in (["install", "--quiet", "--no-deps", "--no-index", str(wheel)], ["check"]):
+        done = subprocess.run([*pip, *line], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
     random = np.random.default_rng(0)
     spec = CodecSpec.named("linear", 6, 5, 3)
     codec = make_codec(spec, {name: random.normal(size=shape) for name, shape in spec.weight_shapes().items()})

@@ -1,15 +1,14 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "plans.py"
 
 
 def test_a_tiny_run_is_measured(tmp_path):
     output = tmp_path / "out.json"
-    command = [sys.executable, str(BENCHMARK), "--tiny", "--output", str(output), "--work", str(tmp_path / "work")]
-    subprocess.run(command, capture_output=True, check=True)
+    printed_by(BENCHMARK, "--tiny", "--output", output, "--work", tmp_path / "work")
     kept = json.loads((BENCHMARK.parent / "results" / "plans.json").read_text())
     result = json.loads(output.read_text())
     [row] = result["rows"]

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "reconstruction.py"
 RESULTS = BENCHMARK.parent / "results" / "reconstruction.json"
@@ -17,8 +16,7 @@ def kept():
 
 
 def tiny_record(name):
-    command = [sys.executable, str(BENCHMARK), "--tiny", "--only", name]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return json.loads(printed_by(BENCHMARK, "--tiny", "--only", name))
 
 
 def test_a_tiny_run_measures_one_row(kept):

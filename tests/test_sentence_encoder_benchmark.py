@@ -1,11 +1,10 @@
 """The benchmark of a sentence encoder runs, and what it found is what the recipes promise."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "sentence_encoder.py"
 RESULTS = BENCHMARK.parent / "results" / "sentence_encoder.json"
@@ -18,7 +17,7 @@ def kept():
 
 def test_a_tiny_run_measures_tokens_and_retrieval(tmp_path, kept):
     output = tmp_path / "out.json"
-    subprocess.run([sys.executable, str(BENCHMARK), "--tiny", "--output", str(output)], check=True)
+    printed_by(BENCHMARK, "--tiny", "--output", output)
     result = json.loads(output.read_text())
     tokens, retrieval = result["rows"]
     assert tokens["full_bytes"] >= 4 * tokens["bytes"]

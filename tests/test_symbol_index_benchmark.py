@@ -1,7 +1,7 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "symbol_index.py"
 RESULTS = BENCHMARK.parent / "results" / "symbol_index.json"
@@ -9,10 +9,9 @@ RESULTS = BENCHMARK.parent / "results" / "symbol_index.json"
 
 def test_a_tiny_run_gives_one_record_per_index_and_size(tmp_path):
     output = tmp_path / "out.json"
-    command = [sys.executable, str(BENCHMARK), "--tiny", "--output", str(output)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    printed = printed_by(BENCHMARK, "--tiny", "--output", output)
     result, kept = json.loads(output.read_text()), json.loads(RESULTS.read_text())
-    assert len(run.stdout.splitlines()) == 1 + 8
+    assert len(printed.splitlines()) == 1 + 8
     assert {(record["symbols"], record["index"]) for record in result["rows"]} == {
         (symbols, index)
         for symbols in (2000, 3000)

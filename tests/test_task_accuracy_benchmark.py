@@ -1,11 +1,10 @@
 """The benchmark of task accuracy runs, and what it found is what README promises."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "task_accuracy.py"
 RESULTS = BENCHMARK.parent / "results" / "task_accuracy.json"
@@ -18,7 +17,7 @@ def kept():
 
 def test_a_tiny_run_measures_every_copy(tmp_path, kept):
     output = tmp_path / "out.json"
-    subprocess.run([sys.executable, str(BENCHMARK), "--tiny", "--output", str(output)], check=True)
+    printed_by(BENCHMARK, "--tiny", "--output", output)
     result = json.loads(output.read_text())
     assert result["settings"].keys() == kept["settings"].keys()
     names = [row["name"] for row in result["rows"]]

@@ -1,7 +1,7 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "threads.py"
 RESULTS = BENCHMARK.parent / "results" / "threads.json"
@@ -9,10 +9,9 @@ RESULTS = BENCHMARK.parent / "results" / "threads.json"
 
 def test_a_tiny_run_measures_every_case(tmp_path):
     output = tmp_path / "out.json"
-    command = [sys.executable, str(BENCHMARK), "--tiny", "--output", str(output)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    printed = printed_by(BENCHMARK, "--tiny", "--output", output)
     result, kept = json.loads(output.read_text()), json.loads(RESULTS.read_text())
-    assert [json.loads(line) for line in run.stdout.splitlines()] == result["rows"]
+    assert [json.loads(line) for line in printed.splitlines()] == result["rows"]
     assert [row["case"] for row in result["rows"]] == [row["case"] for row in kept["rows"]]
     assert all(row["seconds"] > 0 and row["cpu_seconds"] > 0 for row in result["rows"])
     assert len({row["relative_error"] for row in result["rows"]}) == 1  # other work changes nothing but the time

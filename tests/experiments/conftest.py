@@ -1,13 +1,12 @@
-"""How an experiment is tried: as a process of its own, tiny, with its files in a folder of the test."""
+"""How an experiment is tried: as a script, tiny, with its files in a folder of the test."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from scripts import printed_by
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
@@ -18,10 +17,7 @@ def run_tiny(tmp_path_factory):
 
     def run(script: str, *arguments: str, folder: Path | None = None) -> tuple[Path, str]:
         folder = folder or tmp_path_factory.mktemp(script)
-        command = [sys.executable, str(EXPERIMENTS / f"{script}.py"), "--tiny", "--output", str(folder), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return folder, done.stdout
+        return folder, printed_by(EXPERIMENTS / f"{script}.py", "--tiny", "--output", folder, *arguments)
 
     return run
 
