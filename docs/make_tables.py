@@ -15,13 +15,19 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "recipes.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "recipes", "reliability")))
 MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 METHODS = (
     *("kdcode", "kdcode, fast", "faiss LSQ", "faiss RQ", "faiss OPQ", "faiss PQ"),
     *("int4 rows", "int8 rows", "SVD, float16"),
 )
 TASKS = {"trec": "TREC", "sst2": "SST-2"}
+FUZZERS = {
+    "bit_flips": "one bit flipped anywhere in a `.kdc` file",
+    "kdc_files": "damaged and hostile `.kdc` files",
+    "inputs": "damaged and hostile inputs of every format",
+    "kills": "runs killed at any moment",
+}
 Record = dict[str, Any]
 
 
@@ -247,6 +253,33 @@ def retrieval() -> str:
     return table(heads, cells)
 
 
+def fuzzers() -> str:
+    """What the fuzzers tried, and what came of it."""
+    lines = []
+    for name, tried in FUZZERS.items():
+        path = ROOT / "fuzz" / "results" / f"{name}.json"
+        if not path.exists():
+            continue
+        result = json.loads(path.read_text(encoding="utf-8"))
+        counts: dict[str, int] = {}
+        for row in result["rows"]:
+            if not row["failed"]:
+                outcome = row["outcome"].rpartition(": ")[2].partition(" in ")[0]
+                counts[outcome] = counts.get(outcome, 0) + row["cases"]
+        failed = sum(row["cases"] for row in result["rows"] if row["failed"])
+        took = [f"{result['slowest']['seconds']:.1f} s", f"{result['largest']['mib']:.0f} MiB"]
+        lines.append(
+            [
+                f"{tried} (`fuzz/{name}.py`)",
+                f"{result['settings']['count']:,}",
+                "; ".join(f"{counts[outcome]:,} {outcome}" for outcome in sorted(counts, key=lambda one: -counts[one])),
+                f"{failed:,}",
+                *(took if name != "kills" else ["–", "–"]),  # the runs are processes of their own
+            ]
+        )
+    return table(["what was tried", "cases", "what came of them", "failures", "slowest case", "most memory"], lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "replaced": replaced,
     "replaced_in_words": replaced_in_words,
@@ -261,6 +294,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "plans": plans,
     "threads": threads,
     "perplexity": perplexity,
+    "fuzzers": fuzzers,
 }
 
 
