@@ -59,12 +59,6 @@ def use_everything(path):
     verify(path)
 
 
-def quietly(call, *arguments):
-    """Codewords at the edge of float32 may overflow when they are added up; that is not what is tested."""
-    with np.errstate(all="ignore"):
-        return call(*arguments)
-
-
 @pytest.mark.parametrize(("kind", "dtype"), [("scaled-rotated", "int8"), ("lstm", "float16")])
 def test_a_file_cut_anywhere_is_refused(path, kind, dtype):
     save(table(kind, dtype), path)
@@ -89,7 +83,7 @@ def test_changed_bytes_are_refused_or_harmless(tmp_path_factory, kind, repaired,
     path.write_bytes(with_digests(bytes(content[:-16])) if repaired else bytes(content))
     if repaired:
         with suppress(StorageError):
-            quietly(use_everything, path)
+            use_everything(path)
     elif content != before:
         refused(path, ".", verify)
 

@@ -127,7 +127,7 @@ def test_damage_is_found_where_it_is_read(tmp_path, key, blocks, damaged):
     array = opened(path, true.dtype, true.shape)
     if damaged in blocks:
         first, end = damaged * BLOCK_BYTES, min((damaged + 1) * BLOCK_BYTES, START + 200_000)
-        with pytest.raises(DamagedFileError, match=f"t: bytes {first:,} to {end:,} are not what was written"):
+        with pytest.raises(DamagedFileError, match=f"t: bytes {first:,} to {end:,} do not match their digest"):
             array[key]
     else:
         np.testing.assert_array_equal(array[key], true[key])
@@ -148,7 +148,7 @@ def test_a_file_written_to_in_place_is_checked_again(tmp_path, checked):
         stream.seek(START + 35)
         stream.write(b"\0")
     os.utime(path, ns=(later + 1, later + 1))
-    with pytest.raises(DamagedFileError, match="are not what was written"):
+    with pytest.raises(DamagedFileError, match="do not match their digest"):
         array[0]
 
 

@@ -121,7 +121,7 @@ class BlockChecks:
         place = number * DIGEST_BYTES
         if block_digest(self.content.data[start:end].data) != self._digests[place : place + DIGEST_BYTES]:
             raise DamagedFileError(
-                f"{self.content.path}: bytes {start:,} to {end:,} are not what was written, by their digest; "
+                f"{self.content.path}: bytes {start:,} to {end:,} do not match their digest; "
                 "the file is damaged, make it again or take another copy"
             )
         self._good[number] = True
