@@ -19,6 +19,7 @@ from kdcode.safetensors_header import HeaderError
         (errors.OptionError, ValueError),
         (errors.TableError, ValueError),
         (errors.RowError, IndexError),
+        (errors.ReadOnlyError, TypeError),
         (errors.FormatError, ValueError),
         (errors.StorageError, ValueError),
         (errors.LimitError, ValueError),

@@ -15,7 +15,15 @@ from kdcode.printable import shown
 _LISTED = 20
 """How many missing symbols an error lists."""
 
-EXTRAS = {"learn": "torch>=2.4", "parquet": "pyarrow>=14"}
+EXTRAS = {
+    "learn": "torch>=2.4",
+    "parquet": "pyarrow>=14",
+    "gguf": "gguf>=0.10",
+    "onnx": "onnx>=1.16",
+    "gensim": "gensim>=4.3",
+    "model2vec": "model2vec>=0.10",
+    "transformers": "transformers>=5.0",
+}
 """The package behind each extra of kdcode."""
 
 
@@ -52,6 +60,10 @@ class RowError(KdcodeError, IndexError):
 
 class IdTypeError(KdcodeError, TypeError):
     """The ids that a layer was called with are no tensor of integers."""
+
+
+class ReadOnlyError(KdcodeError, TypeError):
+    """A coded table was to be changed through an object that only reads it."""
 
 
 class FormatError(KdcodeError, ValueError):
