@@ -123,7 +123,7 @@ def learn(task: Task, variant: Variant, seed: int) -> dict[str, np.ndarray]:
     points, labels = task.data(seed)
     assignment, module = starting_parts(task, variant.start, points, seed)
     groups = [
-        {"params": [assignment.logits], "lr": task.logit_rate},
+        {"params": [assignment.rows.weight], "lr": task.logit_rate},
         {"params": [module.codebook], "lr": task.codeword_rate},
     ]
     optimizer = torch.optim.Adam(groups, fused=True)

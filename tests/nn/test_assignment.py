@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from kdcode.errors import OptionError
-from kdcode.nn import FixedAssignment, FreeAssignment
+from kdcode.nn import FixedAssignment, FreeAssignment, QueryAssignment
+from kdcode.nn.assignment import LEARNED, SCORES
 
 
 def test_free_codes_are_the_largest_logits():
@@ -22,16 +23,121 @@ def test_free_codes_are_the_largest_logits():
 
 @pytest.mark.parametrize("ids", [[-1], [5], [0, -3], [2, 99]])
 def test_ids_outside_the_table_are_refused(ids):
-    for assignment in (FreeAssignment(5, 2, 3), FixedAssignment(torch.zeros(5, 2, dtype=torch.long), 3)):
+    learned = [kind(5, 2, 3) for kind in LEARNED.values()]
+    for assignment in (*learned, FixedAssignment(torch.zeros(5, 2, dtype=torch.long), 3)):
         with pytest.raises(IndexError):
             assignment.codes(torch.tensor(ids))
-    with pytest.raises(IndexError):
-        FreeAssignment(5, 2, 3)(torch.tensor(ids))
+    for assignment in learned:
+        with pytest.raises(IndexError):
+            assignment(torch.tensor(ids))
 
 
-def test_free_logits_repeat_for_a_generator():
-    first, again = (FreeAssignment(5, 2, 3, generator=torch.Generator().manual_seed(1)).logits for _ in range(2))
-    assert torch.equal(first, again)
+@pytest.mark.parametrize("kind", LEARNED.values())
+def test_first_values_repeat_for_a_generator(kind):
+    first, again = (kind(5, 2, 3, generator=torch.Generator().manual_seed(1)).state_dict() for _ in range(2))
+    other = kind(5, 2, 3, generator=torch.Generator().manual_seed(2)).state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in first.items())
+    assert not torch.equal(first["rows.weight"], other["rows.weight"])
+
+
+@pytest.mark.parametrize("kind", LEARNED.values())
+def test_printing_tells_the_shape(kind):
+    assert "num_embeddings=5, code_length=2, codebook_size=3" in repr(kind(5, 2, 3))
+
+
+def scores_by_hand(assignment, ids):
+    """(n, D, K), one number at a time."""
+    width = assignment.rows.embedding_dim // assignment.code_length
+    found = torch.empty(len(ids), assignment.code_length, assignment.codebook_size)
+    for place, row in enumerate(ids):
+        for position in range(assignment.code_length):
+            part = assignment.rows.weight[row, position * width : (position + 1) * width]
+            for word, key in enumerate(assignment.keys[position]):
+                if assignment.score == "dot":
+                    found[place, position, word] = part @ key
+                else:
+                    found[place, position, word] = (part @ part - (part - key).square().sum()) / 2
+    return found.detach()
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_scores_compare_parts_of_queries_with_keys(score):
+    torch.manual_seed(0)
+    assignment = QueryAssignment(7, 3, 5, 6, score=score, batch_norm=False)
+    ids = torch.tensor([6, 0, 2, 2])
+    expected = scores_by_hand(assignment, ids.tolist())
+    torch.testing.assert_close(assignment(ids).detach(), expected)
+    assert torch.equal(assignment.codes(ids), expected.argmax(dim=-1))
+    assert "query_dim=6" in repr(assignment)
+
+
+def test_the_nearest_key_is_chosen():
+    assignment = QueryAssignment(50, 2, 4, 4, score="distance", batch_norm=False)
+    parts = assignment.rows.weight.detach().view(50, 2, 2)
+    nearest = torch.stack([torch.cdist(parts[:, j], assignment.keys[j].detach()).argmin(dim=1) for j in (0, 1)], dim=1)
+    assert torch.equal(assignment.codes(torch.arange(50)), nearest)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_batch_statistics_standardise_and_running_ones_follow(score):
+    torch.manual_seed(0)
+    assignment = QueryAssignment(400, 3, 5, score=score)
+    scores = assignment(torch.arange(400))
+    torch.testing.assert_close(scores.mean(dim=0), torch.zeros(3, 5), rtol=0, atol=1e-5)
+    torch.testing.assert_close(scores.var(dim=0), torch.ones(3, 5), rtol=1e-3, atol=1e-3)
+    assert torch.equal(assignment.codes(torch.arange(400)), scores.argmax(dim=-1))  # after one batch they are the same
+    for start in range(0, 400, 40):
+        assignment(torch.arange(start, start + 40))
+    parts = assignment.rows.weight.detach().view(400, 3, 4)
+    torch.testing.assert_close(assignment.query_mean, parts.mean(dim=0), rtol=0, atol=0.1)
+    assert not torch.equal(assignment.query_mean, parts.mean(dim=0))
+    before = assignment.query_mean.clone(), assignment.query_covariance.clone()
+    assignment.eval()(torch.arange(30))
+    assignment.codes(torch.arange(30))
+    assert torch.equal(assignment.query_mean, before[0])
+    assert torch.equal(assignment.query_covariance, before[1])
+
+
+def test_batch_statistics_keep_all_codewords_in_use():
+    torch.manual_seed(0)
+    used = []
+    for batch_norm in (True, False):
+        assignment = QueryAssignment(1000, 1, 8, 4, batch_norm=batch_norm)
+        with torch.no_grad():
+            assignment.rows.weight.add_(3)  # all queries point the same way
+        for _ in range(3):
+            assignment(torch.randint(1000, (200,)))
+        used.append(len(assignment.codes(torch.arange(1000)).unique()))
+    assert used[0] == 8 > used[1]
+
+
+def test_one_symbol_alone_has_no_statistics_of_its_own():
+    assignment = QueryAssignment(5, 2, 3)
+    assert torch.isfinite(assignment(torch.tensor([4]))).all()
+    assert assignment(torch.tensor([], dtype=torch.long)).shape == (0, 2, 3)
+    assert int(assignment.batches) == 0
+
+
+def test_codes_do_not_depend_on_autocast():
+    torch.manual_seed(0)
+    assignment, ids = QueryAssignment(500, 4, 16), torch.arange(500)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = assignment(ids)
+    assert scores.dtype == torch.float32
+    assert torch.equal(assignment.codes(ids), scores.argmax(dim=-1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"query_dim": 5}, "multiple of code_length=2"),
+        ({"query_dim": 0}, "multiple"),
+        ({"score": "cosine"}, "dot, dist"),
+    ],
+)
+def test_queries_that_do_not_fit_are_refused(arguments, message):
+    with pytest.raises(OptionError, match=message):
+        QueryAssignment(5, 2, 3, **arguments)
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(4, torch.uint8), (256, torch.uint8), (300, torch.int32)])

@@ -94,7 +94,7 @@ def test_codes_are_those_of_the_table():
 
 
 def test_bytes_are_those_of_parameters_and_buffers():
-    layer = KDEmbedding(10, 6, codebook_size=8, code_length=3, dtype=torch.float16)
+    layer = KDEmbedding(10, 6, codebook_size=8, code_length=3, assignment="free", dtype=torch.float16)
     assert layer.nbytes == 2 * (10 * 3 * 8 + 3 * 8 * 6)
 
 

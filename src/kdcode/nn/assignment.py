@@ -8,19 +8,26 @@ from torch import Tensor, nn
 from kdcode.codec_torch.lookup import code_dtype
 from kdcode.errors import OptionError
 
+SCORES = ("dot", "distance")
+"""How queries are compared with keys."""
+
+_NORM_BATCHES = 100
+_NORM_EPSILON = 1e-5
+
 
 class FreeAssignment(nn.Module):
     """A logit for every symbol, position and codeword; the code is the largest at each position (section 3).
+
+    Takes N·D·K numbers while it is trained; `QueryAssignment` takes fewer.
 
     Args:
         num_embeddings: N.
         code_length: D.
         codebook_size: K.
+        sparse: whether gradients have only the rows that were used, as in `nn.Embedding`; see `make_optimizer`.
         device: where the logits live.
         generator: draws the first logits, which are near zero.
     """
-
-    logits: nn.Parameter
 
     def __init__(
         self,
@@ -28,25 +35,174 @@ class FreeAssignment(nn.Module):
         code_length: int,
         codebook_size: int,
         *,
+        sparse: bool = False,
         device: torch.device | str | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        logits = torch.empty(num_embeddings, code_length, codebook_size, device=device)
-        self.logits = nn.Parameter(logits.normal_(0, 0.01, generator=generator))
+        logits = torch.empty(num_embeddings, code_length * codebook_size, device=device)
+        self.rows = _rows(logits.normal_(0, 0.01, generator=generator), sparse=sparse)
         self.num_embeddings, self.code_length, self.codebook_size = num_embeddings, code_length, codebook_size
+
+    @property
+    def logits(self) -> Tensor:
+        """All (N, D, K) logits, a view of the parameter."""
+        return self.rows.weight.view(self.num_embeddings, self.code_length, self.codebook_size)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(n,) symbols to their (n, D, K) logits."""
-        return self.logits.index_select(0, ids)  # refuses negative ids, as nn.Embedding does
+        found: Tensor = self.rows(ids)  # refuses ids that are negative or too large
+        return found.view(-1, self.code_length, self.codebook_size)
 
     def codes(self, ids: Tensor) -> Tensor:
         """(n,) symbols to their (n, D) codes."""
         return self.logits.detach().index_select(0, ids).argmax(dim=-1)
 
+    @torch.no_grad()
+    def split(self, position: int, empty: Tensor, chosen: Tensor, generator: torch.Generator | None = None) -> None:
+        """Let codewords that are not in use have about half of the symbols of others, at one position.
+
+        Args:
+            position: below D.
+            empty: (m,) codewords that are not in use.
+            chosen: (m,) codewords whose symbols they are to share.
+            generator: draws which symbols.
+        """
+        logits = self.logits
+        noise = torch.randn(len(logits), len(empty), generator=generator).to(logits)
+        logits[:, position, empty] = logits[:, position, chosen] + 1e-3 * noise
+
     def extra_repr(self) -> str:
         """N, D and K for printing."""
         return _shape(self)
+
+
+class QueryAssignment(nn.Module):
+    """A short query for every symbol, and K keys for every position; a code has the best key at each position.
+
+    Takes N·q numbers while it is trained, where `FreeAssignment` takes N·D·K, and symbols with similar queries get
+    similar codes. With `batch_norm`, the scores of each key are standardised over the symbols of a batch, so that no
+    key is always the best and all codewords stay in use.
+
+    Scores are computed in float32 at least, under autocast too, so that a code does not depend on rounding.
+
+    Args:
+        num_embeddings: N.
+        code_length: D.
+        codebook_size: K.
+        query_dim: q, a multiple of D, 4·D where left out; each position sees its own part of q/D numbers.
+        score: "dot", the dot product of query and key (softmax form), or "distance", for the nearest key. With
+            `batch_norm` both are the same.
+        batch_norm: whether scores are standardised.
+        sparse: whether gradients of queries have only the rows that were used; see `make_optimizer`.
+        device: where the queries live.
+        generator: draws the first queries and keys.
+    """
+
+    keys: nn.Parameter
+    query_mean: Tensor
+    query_covariance: Tensor
+    batches: Tensor
+
+    def __init__(  # noqa: PLR0913 - one for each choice
+        self,
+        num_embeddings: int,
+        code_length: int,
+        codebook_size: int,
+        query_dim: int | None = None,
+        *,
+        score: str = "dot",
+        batch_norm: bool = True,
+        sparse: bool = False,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        query_dim = 4 * code_length if query_dim is None else query_dim
+        if query_dim < 1 or query_dim % code_length:
+            raise OptionError(f"query_dim must be a multiple of code_length={code_length}, got {query_dim}")
+        if score not in SCORES:
+            raise OptionError(f"score must be one of {', '.join(SCORES)}, got {score!r}")
+        self.num_embeddings, self.code_length, self.codebook_size = num_embeddings, code_length, codebook_size
+        self.score, self.batch_norm = score, batch_norm
+        queries = torch.empty(num_embeddings, query_dim, device=device).normal_(generator=generator)
+        keys = torch.empty(code_length, codebook_size, query_dim // code_length, device=device)
+        self.rows = _rows(queries, sparse=sparse)
+        self.keys = nn.Parameter(keys.normal_(generator=generator))
+        if batch_norm:
+            width = keys.shape[2]
+            self.register_buffer("query_mean", torch.zeros(code_length, width, device=device))
+            covariance = torch.eye(width, device=device).expand(code_length, -1, -1)
+            self.register_buffer("query_covariance", covariance.clone())
+            self.register_buffer("batches", torch.zeros((), device=device))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(n,) symbols to their (n, D, K) scores; in training, standardised over these symbols."""
+        queries = self.rows(ids)
+        with torch.autocast("cpu" if queries.is_meta else queries.device.type, enabled=False):
+            parts = self._parts(queries)
+            if self.batch_norm and self.training and len(ids) > 1:
+                mean, covariance = _moments(parts)
+                self._follow(mean.detach(), covariance.detach())
+                return self._scores(parts, mean, covariance)
+            return self._scores(parts, *self._running())
+
+    @torch.no_grad()
+    def codes(self, ids: Tensor) -> Tensor:
+        """(n,) symbols to their (n, D) codes, by the running statistics that evaluation uses."""
+        queries = self.rows.weight.index_select(0, ids)
+        with torch.autocast("cpu" if queries.is_meta else queries.device.type, enabled=False):
+            return self._scores(self._parts(queries), *self._running()).argmax(dim=-1)
+
+    @torch.no_grad()
+    def split(self, position: int, empty: Tensor, chosen: Tensor, generator: torch.Generator | None = None) -> None:
+        """Let codewords that are not in use have about half of the symbols of others; as `FreeAssignment.split`."""
+        keys = self.keys[position]
+        noise = torch.randn(len(empty), keys.shape[1], generator=generator).to(keys)
+        keys[empty] = keys[chosen] + 0.01 * keys.std() * noise
+
+    def _parts(self, queries: Tensor) -> Tensor:
+        """(n, q) queries to the (D, n, q/D) parts that positions see, float32 at least."""
+        wide = queries.to(torch.promote_types(queries.dtype, torch.float32))
+        return wide.view(len(queries), self.code_length, self.keys.shape[2]).transpose(0, 1)
+
+    def _scores(self, parts: Tensor, mean: Tensor | None, covariance: Tensor | None) -> Tensor:
+        """(D, n, q/D) parts to (n, D, K) scores, standardised where there are statistics.
+
+        Scores are linear in queries, so their means and variances follow from those of the queries, and keys are scaled
+        in place of scores. A distance differs from a dot product by the square of the key, which is part of the mean:
+        standardised scores are the same for both.
+        """
+        keys = self.keys.to(parts.dtype)
+        if mean is not None and covariance is not None:
+            variance = (torch.bmm(keys, covariance) * keys).sum(dim=-1, keepdim=True)
+            keys = keys * (variance + _NORM_EPSILON).rsqrt()
+            shift = -torch.bmm(keys, mean[:, :, None])
+        elif self.score == "distance":
+            shift = -keys.square().sum(dim=-1, keepdim=True) / 2  # the query's square is the same for all keys
+        else:
+            return torch.bmm(parts, keys.transpose(1, 2)).transpose(0, 1)
+        return torch.baddbmm(shift.transpose(1, 2), parts, keys.transpose(1, 2)).transpose(0, 1)
+
+    def _running(self) -> tuple[Tensor | None, Tensor | None]:
+        """The statistics of queries that evaluation uses; None twice without batch normalisation."""
+        if not self.batch_norm:
+            return None, None
+        kind = torch.promote_types(self.query_mean.dtype, torch.float32)
+        return self.query_mean.to(kind), self.query_covariance.to(kind)
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, covariance: Tensor) -> None:
+        """Take the statistics of a batch into the running ones, which are means over the last batches."""
+        share = 1 / (self.batches + 1).clamp_max(_NORM_BATCHES)
+        self.batches.add_(1).clamp_max_(_NORM_BATCHES)
+        for running, found in ((self.query_mean, mean), (self.query_covariance, covariance)):
+            running.lerp_(found.to(running.dtype), share.to(running.dtype))
+
+    def extra_repr(self) -> str:
+        """N, D, K and q for printing."""
+        details = f"query_dim={self.rows.embedding_dim}, score={self.score!r}, batch_norm={self.batch_norm}"
+        return f"{_shape(self)}, {details}"
 
 
 class FixedAssignment(nn.Module):
@@ -80,7 +236,24 @@ class FixedAssignment(nn.Module):
         return _shape(self)
 
 
-Assignment = FreeAssignment | FixedAssignment
+LearnedAssignment = FreeAssignment | QueryAssignment
+Assignment = LearnedAssignment | FixedAssignment
+
+LEARNED: dict[str, type[LearnedAssignment]] = {"query": QueryAssignment, "free": FreeAssignment}
+"""The one table of assignments that learn codes, by the names that layers take."""
+
+
+def _moments(parts: Tensor) -> tuple[Tensor, Tensor]:
+    """The (D, q/D) means and (D, q/D, q/D) covariances of (D, n, q/D) parts of queries."""
+    mean = parts.mean(dim=1)
+    centred = parts - mean[:, None]
+    return mean, torch.bmm(centred.transpose(1, 2), centred) / (parts.shape[1] - 1)
+
+
+def _rows(values: Tensor, *, sparse: bool) -> nn.Embedding:
+    """A table of learned rows; as a layer of torch's own, whose sparse gradients DistributedDataParallel knows."""
+    count, width = values.shape
+    return nn.Embedding(count, width, _weight=values, sparse=sparse)
 
 
 def _shape(assignment: Assignment) -> str:
