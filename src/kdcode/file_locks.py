@@ -1,9 +1,9 @@
 """Locks that end with the process that holds them, and the removal of what killed processes have left behind.
 
-kdcode puts two kinds of hidden files beside those that it writes: `.kdcode-HOST-RANDOM.tmp` is a file that is being
-written, `.kdcode-NAME.lock` says that a run uses the file of that name; HOST and NAME are digests. Each is locked by
-its process as long as it is in use, and the system unlocks it when the process ends, in whatever way. So one that
-nobody has locked was left by a process that was killed, and is removed by the next that writes to the same folder.
+kdcode puts two kinds of hidden files beside those that it writes: `.kdcode-HOST-RANDOM.tmp` is a file or a folder that
+is being written, `.kdcode-NAME.lock` says that a run uses the file of that name; HOST and NAME are digests. Each is
+locked by its process as long as it is in use, and the system unlocks it when the process ends, in whatever way. So one
+that nobody has locked was left by a process that was killed, and is removed by the next that writes to the same folder.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ _TEMPORARY = re.compile(r"\.kdcode-([0-9a-f]{8})-[0-9a-f]{16}\.tmp")
 _LOCK = re.compile(r"\.kdcode-[0-9a-f]{24}\.lock")
 _SECONDS_OF_ANOTHER_HOST = 86_400.0
 """How old a temporary file of another computer must be: its locks may not reach us over a network file system."""
+_OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OPEN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -74,6 +76,24 @@ def new_temporary(folder: Path, mode: int) -> tuple[Path, int]:
         if _lock(descriptor) is not False and _is_at(path, descriptor):
             return path, descriptor
         os.close(descriptor)  # somebody took it for left behind, before it was locked
+
+
+def new_temporary_folder(parent: Path) -> tuple[Path, int]:
+    """A new, empty and locked folder; the lock lasts until the descriptor is closed, which is -1 without locks.
+
+    Raises:
+        OSError: the folder above it is missing or closed, or the disk is full.
+    """
+    while True:
+        path = parent / f".kdcode-{_this_host()}-{secrets.token_hex(8)}.tmp"
+        path.mkdir()
+        if fcntl is None:
+            return path, -1
+        with suppress(FileNotFoundError):  # somebody took it for left behind, before it was locked
+            descriptor = os.open(path, _OPEN_FOLDER)
+            if _lock(descriptor) is not False and _is_at(path, descriptor):
+                return path, descriptor
+            os.close(descriptor)
 
 
 @contextmanager
@@ -134,15 +154,17 @@ def remove_leftovers(folder: Path) -> None:
 
 def _remove_if_left_behind(path: Path) -> None:
     found = path.stat(follow_symlinks=False)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid != os.geteuid():
-        return  # not as we make them, or another user's
     temporary = _TEMPORARY.fullmatch(path.name)
+    is_folder = temporary is not None and stat.S_ISDIR(found.st_mode)
+    is_file = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+    if not (is_file or is_folder) or found.st_uid != os.geteuid():
+        return  # not as we make them, or another user's
     is_ours = temporary is None or temporary[1] == _this_host()
     if not is_ours and time.time() - found.st_mtime < _SECONDS_OF_ANOTHER_HOST:
         return
-    descriptor = os.open(path, _OPEN)
+    descriptor = os.open(path, _OPEN_FOLDER if is_folder else _OPEN)
     try:
         if _lock(descriptor) and _is_at(path, descriptor):
-            path.unlink()
+            shutil.rmtree(path) if is_folder else path.unlink()
     finally:
         os.close(descriptor)

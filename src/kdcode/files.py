@@ -52,7 +52,7 @@ def replacing(path: Path) -> Iterator[Path]:
             os.close(descriptor)  # Windows renames no open file
             descriptor = -1
         temporary.replace(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -104,7 +104,7 @@ def _take_over(descriptor: int, before: os.stat_result) -> None:
         os.fchmod(descriptor, mode)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Bring the names in a folder to the disk, where the system can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))

@@ -76,7 +76,7 @@ def command(
 
     options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
     if goal is not None:
-        _refuse_what_is_planned()
+        refuse_what_is_planned()
     kept = _place_of_checkpoint(target)
     is_tidying_up = not fresh and kept is not None and _is_result_of(target, kept)
     check_target(target, force=force or is_tidying_up, inputs=[source, weights, reading.symbols])
@@ -116,7 +116,7 @@ def _check_standard_output(*, as_json: bool) -> None:
         raise OptionError("-: a .kdc file is not for a terminal; pipe it on, as in `| ssh …`, or name a file")
 
 
-def _refuse_what_is_planned() -> None:
+def refuse_what_is_planned() -> None:
     """Refuse K, D and the like where a goal is given, from which they follow."""
     from kdcode.learning.planning import PLANNED
 

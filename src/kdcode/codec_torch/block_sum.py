@@ -14,6 +14,8 @@ from kdcode.codec_torch.module import CodecModule, Weights
 class BlockSumModule(CodecModule):
     """Blocks of coordinates, each the sum of its positions' codewords, times an optional basis."""
 
+    adds_codewords = True
+
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Codewords whose sums have variance 1; a projection of variance 1/m, or no rotation yet."""
@@ -42,12 +44,23 @@ class BlockSumModule(CodecModule):
         flat, offsets = flat_codes(codes[:, : spec.code_length], spec.codebook_size), None
         if spec.code_length % spec.groups:
             starts = torch.tensor([block.positions.start for block in spec.blocks], device=codes.device)
-            offsets = (spec.code_length * torch.arange(len(codes), device=codes.device)[:, None] + starts).flatten()
+            offsets = (spec.code_length * torch.arange(codes.shape[0], device=codes.device)[:, None] + starts).flatten()
             flat = flat.flatten()
         else:
             flat = flat.reshape(-1, spec.code_length // spec.groups)
         sums = F.embedding_bag(flat, weights["codebook"].flatten(0, 1), offsets, mode="sum")
-        return _from_blocks(spec, sums.unflatten(0, (len(codes), spec.groups)), weights.get("basis"))
+        return _from_blocks(spec, sums.unflatten(0, (codes.shape[0], spec.groups)), weights.get("basis"))
+
+    @classmethod
+    def dot_products(cls, spec: CodecSpec, weights: Weights, vectors: Tensor) -> Tensor:
+        """(n, d) vectors to their (D·K, n) dot products with all codewords; vectors go through the basis first."""
+        basis, codebook = weights.get("basis"), weights["codebook"]
+        inner = (vectors if basis is None else vectors @ basis.t()).t()
+        if spec.code_length % spec.groups == 0 and spec.inner_dim % spec.groups == 0:
+            words = codebook.reshape(spec.groups, -1, spec.codeword_dim)
+            return torch.bmm(words, inner.unflatten(0, (spec.groups, -1))).flatten(0, 1)
+        parts = [codebook[block.positions, :, : block.width] @ inner[block.columns] for block in spec.blocks]
+        return torch.cat(parts).flatten(0, 1)
 
     def coordinates(self, vectors: Tensor) -> Tensor:
         """(n, d) vectors in the (n, inner_dim) coordinates of an orthonormal basis."""

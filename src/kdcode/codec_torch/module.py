@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -33,6 +34,8 @@ class CodecModule(nn.Module):
     codebook: nn.Parameter
     basis: nn.Parameter | None
     scale_levels: Tensor | None
+    adds_codewords: ClassVar[bool] = False
+    """Whether vectors are sums of codewords, in blocks or not, times a basis or not."""
 
     def __init__(
         self,
@@ -63,6 +66,14 @@ class CodecModule(nn.Module):
     def compose_codes(cls, spec: CodecSpec, weights: Weights, codes: Tensor) -> Tensor:
         """(n, D) or (n, columns) codes to (n, d) vectors, before row scales."""
         return cls.compose_words(spec, weights, lookup(codes[:, : spec.code_length], weights["codebook"]))
+
+    @classmethod
+    def dot_products(cls, spec: CodecSpec, weights: Weights, vectors: Tensor) -> Tensor:
+        """(n, d) vectors to their (D·K, n) dot products with all codewords, where vectors are sums of codewords.
+
+        Added up over the positions of a code, they are the dot products with its vector, before row scales.
+        """
+        raise NotImplementedError
 
     @property
     def weights(self) -> dict[str, Tensor]:

@@ -49,13 +49,20 @@ class StoredCodec(nn.Module):
         spec, kind = self.spec, CODEC_MODULES[self.spec.kind]
         weights = {name: self._floats(name) for name in self._others}
         # Fewer codewords are expanded by taking those of the codes first, unless there are many codes. Half as many as
-        # codewords is where it turns, since sums of codes under a whole codebook are fused.
-        if self.codebook.dtype == torch.float32 or 2 * len(codes) >= spec.codebook_size:
+        # codewords is where it turns, since sums of codes under a whole codebook are fused. A graph that is compiled or
+        # exported is for any number of codes, and must not depend on it.
+        is_many = not torch.compiler.is_compiling() and 2 * len(codes) >= spec.codebook_size
+        if self.codebook.dtype == torch.float32 or is_many:
             weights["codebook"] = self._floats("codebook")
             vectors = kind.compose_codes(spec, weights, codes)
         else:
             vectors = kind.compose_words(spec, weights, self._words(codes))
         return scale_rows(vectors, codes, self.scale_levels).to(self.dtype)
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """All weights by name as the floats that they stand for, expanded for this call."""
+        return {name: self._floats(name) for name in ("codebook", *self._others)}
 
     def _words(self, codes: Tensor) -> Tensor:
         """(n, columns) codes to their (n, D, e) codewords."""
@@ -71,6 +78,10 @@ class StoredCodec(nn.Module):
 
     def _load_from_state_dict(self, *arguments: Any) -> None:  # noqa: ANN401 - those of nn.Module
         super()._load_from_state_dict(*arguments)
+        self.settle()
+
+    def settle(self) -> None:
+        """Choose the type to compute in for the tensors that are there now; for whoever sets them one by one."""
         tensors = dict(self.named_buffers())
         if not any(tensor.is_meta for tensor in tensors.values()):
             arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}

@@ -43,6 +43,8 @@ class CodedLayer(EmbeddingLayer):
 
     code_rows: Tensor
     codec: CodecModule | StoredCodec
+    is_being_loaded = False
+    """Whether `weight` has no numbers yet: set by loaders of models that set first weights to random numbers."""
 
     def __init__(
         self,
@@ -106,6 +108,16 @@ class CodedLayer(EmbeddingLayer):
         """Where the layer is, and where its ids must be."""
         return self.code_rows.device
 
+    @property
+    def weight(self) -> Tensor:
+        """The whole (N, d) table, composed on request; gradients flow through it."""
+        return self.blank_weight if self.is_being_loaded else super().weight
+
+    @property
+    def blank_weight(self) -> Tensor:
+        """A tensor with the shape and the type of `weight` on the device "meta", which takes no memory."""
+        return torch.empty(self.num_embeddings, self.embedding_dim, dtype=self.codec.dtype, device="meta")
+
     def codes_of(self, ids: Tensor) -> Tensor:
         """(n,) ids to their (n, columns) codes."""
         stored = self.code_rows.index_select(0, ids)
@@ -148,8 +160,9 @@ def _unpack_equal(packed: Tensor, bits: int, start: int, end: int) -> Tensor:
     wide = F.pad(packed, (0, most_bytes - 1)).long()
     word = wide.index_select(1, first)
     for byte in range(1, most_bytes):
-        word |= wide.index_select(1, first + byte) << 8 * byte
-    return (word >> (places & 7)).bitwise_and_((1 << bits) - 1)
+        # by functions that torch.onnx.export knows, which are fewer than there are operators
+        word = word | torch.bitwise_left_shift(wide.index_select(1, first + byte), 8 * byte)
+    return torch.bitwise_right_shift(word, places & 7).bitwise_and((1 << bits) - 1)
 
 
 def _code_rows(coded: CodedTable, form: str) -> np.ndarray[Any, np.dtype[Any]]:

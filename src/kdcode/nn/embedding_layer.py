@@ -50,17 +50,17 @@ class EmbeddingLayer(nn.Module):
             OptionError: ids are on another device than the layer.
         """
         rows, place = self._distinct(ids)
-        return F.embedding(place, self._padded(rows))
+        return F.embedding(place, self.padded_vectors(rows))
 
     @property
     def weight(self) -> Tensor:
         """The whole (N, d) table, composed on request; gradients flow through it."""
-        return torch.cat([self._padded(part) for part in self._all_ids()])
+        return torch.cat([self.padded_vectors(part) for part in self.all_ids()])
 
     @property
     def codes(self) -> Tensor:
         """All codes as they are now: (N, D), with one more column where rows have scales."""
-        return torch.cat([self.codes_of(part).long() for part in self._all_ids()])
+        return torch.cat([self.codes_of(part).long() for part in self.all_ids()])
 
     @property
     def nbytes(self) -> int:
@@ -89,11 +89,11 @@ class EmbeddingLayer(nn.Module):
                 raise RowError(f"ids must be in [0, {self.num_embeddings}), got ids from {low} to {high}")
         return rows, place
 
-    def _all_ids(self) -> list[Tensor]:
+    def all_ids(self) -> list[Tensor]:
         """All ids in order, in chunks, on the device of the layer."""
         return list(torch.arange(self.num_embeddings, device=self.device).split(_CHUNK_ROWS))
 
-    def _padded(self, ids: Tensor) -> Tensor:
+    def padded_vectors(self, ids: Tensor) -> Tensor:
         """(n,) ids to (n, d) vectors, that of the padding id zero."""
         vectors = self.vectors_of(ids)
         if self.padding_idx is not None:
