@@ -215,6 +215,16 @@ def _npy_header(random: Random, content: bytes) -> bytes:
     return content.replace(old, new, 1)
 
 
+def _gguf_header(random: Random, content: bytes) -> bytes:
+    """The header of a GGUF file with a count, a length, a type or a key changed; the tensors stay where they are."""
+    end = min(len(content), content.find(b"token_embd.weight") + 80)
+    if random.random() < 0.4:
+        old = random.choice((b"tokenizer.ggml.tokens", b"token_embd.weight", b"norm.weight", b"w0", b"w1", b"llama"))
+        new = random.choice((b"general.alignment", b"w1", b"\xff\xfe", b"", b"norm.weight"))
+        return content.replace(old, new[: len(old)].ljust(len(old), b"\0"), 1)
+    return _integer(random, content[:end])[:end].ljust(end, b"\0") + content[end:]
+
+
 ANY: tuple[Change, ...] = (_bytes, _bytes, _splice, _integer, _number, _gzip)
 _TEXT: tuple[Change, ...] = (_cell, _cell, _lines, _number)
 BY_FORMAT: dict[str, tuple[Change, ...]] = {
@@ -224,6 +234,7 @@ BY_FORMAT: dict[str, tuple[Change, ...]] = {
     "torch": (_zip, _zip, _integer),
     "safetensors": (_json_header, _json_header, _number),
     "parquet": (_footer, _footer, _footer),
+    "gguf": (_gguf_header, _gguf_header, _integer),
 }
 """The changes that know a format; those that have no row here are text."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
+import gguf
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,8 @@ from kdcode.table import VectorTable
 ROWS, DIM = 12, 5
 SYMBOLS = [f"w{row}" for row in range(ROWS - 3)] + ["é", "日本", "x-1"]
 MATRIX = np.random.default_rng(0).standard_normal((ROWS, DIM)).astype(np.float32)
+
+Array: TypeAlias = np.ndarray[Any, Any]
 
 _HALF = torch.from_numpy(MATRIX).to(torch.bfloat16)
 _LISTS = pa.array(MATRIX.tolist(), pa.list_(pa.float32()))
@@ -43,7 +46,7 @@ class Sample:
     suffix: str
     content: bytes
     symbols: tuple[str, ...] | None
-    matrix: np.ndarray[Any, Any]
+    matrix: Array
     options: tuple[tuple[str, Any], ...] = ()
 
 
@@ -121,6 +124,39 @@ def _parquet_samples(folder: Path) -> Iterator[Sample]:
     yield Sample("parquet", ".pq", content, numbered, MATRIX, (("symbol_column", "id"),))
 
 
+def gguf_bytes(folder: Path, tensors: Mapping[str, tuple[Array, str]], tokens: Sequence[str | bytes] | None) -> bytes:
+    """What the gguf package writes for (N, d) matrices, each stored as a type like Q8_0, and the tokens of a model."""
+    path = folder / "file.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    if tokens is not None:
+        writer.add_token_list(tokens)
+        writer.add_token_scores([0.5] * len(tokens))
+    for name, (matrix, kind) in tensors.items():
+        stored = gguf.quants.quantize(matrix, gguf.GGMLQuantizationType[kind])
+        writer.add_tensor(name, stored, raw_dtype=gguf.GGMLQuantizationType[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+def _gguf_samples(folder: Path) -> Iterator[Sample]:
+    named, norm = tuple(SYMBOLS), (np.ones((1, DIM), dtype=np.float32), "F32")
+    for kind, matrix in (("F32", MATRIX), ("F16", MATRIX.astype(np.float16)), ("BF16", _HALF.float().numpy())):
+        content = gguf_bytes(folder, {"token_embd.weight": (matrix, kind), "norm.weight": norm}, SYMBOLS)
+        yield Sample("gguf", ".gguf", content, named, matrix.astype(np.float32))
+    wide = np.random.default_rng(1).standard_normal((ROWS, 64)).astype(np.float32)
+    for kind in ("Q8_0", "Q4_0", "Q4_1"):
+        stored = gguf.quants.quantize(wide, gguf.GGMLQuantizationType[kind])
+        matrix = gguf.quants.dequantize(stored, gguf.GGMLQuantizationType[kind])
+        content = gguf_bytes(folder, {"w": (wide, kind)}, None)
+        yield Sample("gguf", ".gguf", content, None, matrix, (("tensor", "w"),))
+
+
 def _text_samples() -> Iterator[Sample]:
     rows = [",".join([symbol, *map(str, row)]) for symbol, row in zip(SYMBOLS, MATRIX, strict=True)]
     yield Sample("csv", ".csv", "\n".join(rows).encode(), tuple(SYMBOLS), MATRIX)
@@ -149,6 +185,7 @@ def _all() -> Iterator[Sample]:
         yield from _torch_samples(folder)
         yield from _safetensors_samples(folder)
         yield from _parquet_samples(folder)
+        yield from _gguf_samples(folder)
         yield from _text_samples()
 
 

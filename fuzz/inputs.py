@@ -33,7 +33,7 @@ from kdcode.table import VectorTable
 
 SUFFIXES = tuple(suffix for format in FORMATS.values() for suffix in format.suffixes)
 OPTIONS: Mapping[str, tuple[Any, ...]] = {
-    "tensor": ("w", "a.b", "embed.weight", "vectors", "none", "\x1b[31m"),
+    "tensor": ("w", "a.b", "embed.weight", "token_embd.weight", "vectors", "none", "\x1b[31m"),
     "symbol_column": ("s", "id", "1", "word", "", "none"),
     "vector_column": ("v", "2", "vector", "", "none"),
     "on_bad_line": ("skip",),
@@ -166,5 +166,5 @@ def _check_pipe(
 
 
 if __name__ == "__main__":
-    packages = ("numpy", "pyarrow", "safetensors", "torch")
+    packages = ("gguf", "numpy", "pyarrow", "safetensors", "torch")
     raise SystemExit(harness.main("inputs", check, count=50_000, packages=packages))

@@ -117,6 +117,30 @@ def laughing_dicts() -> bytes:
     return torch_zip(b"\x80\x02" + made + b"h\x07.")
 
 
+def gguf(tensors: int, keys: int, rest: bytes) -> bytes:
+    """The beginning of a GGUF file with its counts, and what follows."""
+    return b"GGUF" + struct.pack("<IQQ", 3, tensors, keys) + rest
+
+
+def gguf_key(name: bytes, kind: int, value: bytes) -> bytes:
+    """A key of the metadata of a GGUF file."""
+    return struct.pack("<Q", len(name)) + name + struct.pack("<I", kind) + value
+
+
+def gguf_files() -> dict[str, bytes]:
+    """GGUF files with counts that no file could hold."""
+    tokens = b"tokenizer.ggml.tokens"
+    shape = struct.pack("<Q", 1) + b"w" + struct.pack("<IQQIQ", 2, 32, 1 << 62, 8, 0)
+    return {
+        "keys.gguf": gguf(1, 1 << 60, MIB),
+        "tensors.gguf": gguf(1 << 60, 0, MIB),
+        "tokens.gguf": gguf(1, 1, gguf_key(tokens, 9, struct.pack("<IQ", 8, 1 << 60) + MIB)),
+        "long token.gguf": gguf(1, 1, gguf_key(tokens, 9, struct.pack("<IQQ", 8, 1, 1 << 62) + MIB)),
+        "nested.gguf": gguf(1, 1, gguf_key(b"k", 9, struct.pack("<IQ", 9, 1) * 100_000)),
+        "shape.gguf": gguf(1, 0, shape + MIB),
+    }
+
+
 def long_row(folder: Path) -> None:
     """A Parquet file with one vector of 40 million zeros."""
     values = np.zeros(40_000_000, dtype=np.float32)
@@ -179,6 +203,7 @@ def make(folder: Path) -> None:
         + b"\x80\x02"
         + b"]" * 999,
     }
+    files |= gguf_files()
     for name, line in lines.items():
         files[f"skipped {name}.gz"] = gzipped(deflated(line, line * (1 << 17), 200))
     for name, content in files.items():

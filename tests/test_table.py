@@ -164,3 +164,11 @@ def test_a_selection_takes_weights_and_type_along():
 def test_the_repr_is_short_whatever_the_symbols():
     table = VectorTable(["x" * 1000, "y" * 1000], np.eye(2))
     assert repr(table) == "<VectorTable: 2 symbols, 2 dimensions, float64>"
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float64", 0x7FF0000000000001), ("float16", 0x7C01)])
+def test_a_signalling_nan_is_refused_without_a_warning(dtype, bits):
+    matrix = np.ones((3, 2), dtype=dtype)
+    matrix[1:2, 0] = np.array([bits], dtype=f"u{matrix.itemsize}").view(dtype)
+    with pytest.raises(TableError, match=r"row 1 \('1'\) has a value that is not a finite"):
+        VectorTable(None, matrix)

@@ -143,8 +143,9 @@ class VectorTable(TableMapping):
 
     def _float_chunks(self, rows: int) -> Iterator[tuple[int, FloatArray]]:
         for start in range(0, len(self.matrix), rows):
-            with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused
-                yield start, np.asarray(self.matrix[start : start + rows], dtype=np.float32)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is inf or NaN as float32 is refused
+                chunk = np.asarray(self.matrix[start : start + rows], dtype=np.float32)
+            yield start, chunk
 
 
 def _as_sequence(symbols: Sequence[str]) -> Sequence[str]:

@@ -47,6 +47,8 @@ BINARY = b"1 2\nthe " + struct.pack("<2f", 1, 2)
         ("a.npz", b"", "npz"),
         ("a.safetensors", b"", "safetensors"),
         ("a.parquet", b"", "parquet"),
+        ("a.gguf", b"", "gguf"),
+        ("model", b"GGUF\x03\0\0\0", "gguf"),
     ],
 )
 def test_formats_are_found(tmp_path, name, content, expected):
@@ -168,7 +170,7 @@ def test_a_format_of_no_known_name(tmp_path):
         formats.read(tmp_path / "a.txt", format="glvoe")
 
 
-@pytest.mark.parametrize("name", ["a.npz", "a.pt"])
+@pytest.mark.parametrize("name", ["a.npz", "a.pt", "a.gguf"])
 def test_formats_that_are_only_read_say_what_can_be_written(tmp_path, name):
     with pytest.raises(OptionError, match=r"can only be read; formats to write are glove, .*parquet"):
         formats.write(VectorTable(None, np.ones((1, 1))), tmp_path / name)

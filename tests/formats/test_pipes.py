@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from input_samples import SAMPLES
+from input_samples import SAMPLES, gguf_bytes
 
 from kdcode import formats
 from kdcode.errors import FileError, FolderError, FormatError, MissingFileError
@@ -54,6 +54,8 @@ def written(tmp_path, name):
         formats.write(TABLE, path, format=name)
     elif name == "npz":
         np.savez(path, vectors=MATRIX, symbols=np.array(TABLE.symbols))
+    elif name == "gguf":
+        return gguf_bytes(tmp_path, {"token_embd.weight": (MATRIX, "F32")}, TABLE.symbols)
     else:
         torch = pytest.importorskip("torch")
         torch.save(torch.from_numpy(MATRIX), path)

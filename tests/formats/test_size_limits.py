@@ -10,6 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from harness import run_cases
+from input_samples import gguf_bytes
 from safetensors.torch import save_file
 
 import kdcode
@@ -61,6 +62,12 @@ def outcomes(tmp_path_factory):
         ("long row.parquet", 10, "LimitError: row group 0 would take"),
         ("wide lists.parquet", 10, "10 rows of 10000"),
         ("wide lists.parquet", None, "LimitError: 3"),
+        ("keys.gguf", None, "FormatError: not a usable GGUF file: it claims 1152921504606846976 metadata keys"),
+        ("tensors.gguf", None, "FormatError: not a usable GGUF file: it claims 1152921504606846976 tensors"),
+        ("tokens.gguf", None, "FormatError: not a usable GGUF file: it claims 1152921504606846976 values of"),
+        ("long token.gguf", None, "FormatError: not a usable GGUF file: token 0 takes 4611686018427387904 bytes"),
+        ("nested.gguf", None, "FormatError: not a usable GGUF file: the metadata key 'k' holds arrays within arrays"),
+        ("shape.gguf", None, "FormatError: not a usable GGUF file: the tensor 'w' of shape (4611686018427387904"),
         ("repeated symbol.parquet", None, "LimitError: 5000 symbols would take 5,242,880,000 bytes"),
     ],
 )
@@ -97,6 +104,10 @@ def half_safetensors(path):
     save_file({"w": torch.zeros(3000, 3, dtype=torch.bfloat16)}, path)
 
 
+def few_bits_gguf(path):
+    path.write_bytes(gguf_bytes(path.parent, {"w": (np.ones((3000, 32), dtype=np.float32), "Q4_0")}, None))
+
+
 MAKERS = {
     "a.npz": zeros_npz,
     "a.txt.gz": zeros_text,
@@ -108,6 +119,7 @@ MAKERS = {
     "a.parquet": zeros_parquet,
     "a.pt": zeros_torch,
     "a.safetensors": half_safetensors,
+    "a.gguf": few_bits_gguf,
 }
 
 

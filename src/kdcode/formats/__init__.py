@@ -43,7 +43,8 @@ def read(
     Args:
         path: the file; text may be gzipped. A pipe is copied to a temporary file first, and has no symbols beside it.
         format: a name in `FORMATS`; by default what `detect` finds.
-        on_progress: called with bytes done and bytes in all after each block of a text or word2vec binary file.
+        on_progress: called with bytes done and bytes in all after each block of a text or word2vec binary file, and of
+            a quantised table of a GGUF file.
         **options: fields of `ReadOptions`.
 
     Raises:

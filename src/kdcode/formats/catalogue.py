@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from kdcode.formats import csv_file, matrices, npy, npz, parquet, safetensors_file, text, torch_file, word2vec_binary
+from kdcode.formats import (
+    csv_file,
+    gguf_file,
+    matrices,
+    npy,
+    npz,
+    parquet,
+    safetensors_file,
+    text,
+    torch_file,
+    word2vec_binary,
+)
 from kdcode.formats.format import Format
 
 _ANY = ("limit", "max_expansion")
@@ -66,6 +77,14 @@ _ROWS = (
         extra="parquet",
     ),
     Format("torch", "PyTorch state dict, one matrix of it", (".pt", ".pth", ".bin"), _MATRICES, torch_file.read),
+    Format(
+        "gguf",
+        "GGUF model of llama.cpp: one matrix, float or quantised, with the tokens of the model",
+        (".gguf",),
+        _MATRICES,
+        gguf_file.read,
+        extra="gguf",
+    ),
 )
 
 FORMATS: dict[str, Format] = {row.name: row for row in _ROWS}

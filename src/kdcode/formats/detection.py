@@ -14,9 +14,13 @@ from kdcode.formats.text import SAMPLE_LINES, Header, guess_dimension, trailing_
 
 _HEAD_BYTES = 1 << 16
 _ZIP_MAGIC = b"PK\x03\x04"
-_PICKLE_MAGIC = b"\x80"  # files of torch before 1.6 are pickles
-_NPY_MAGIC = b"\x93NUMPY"
-_PARQUET_MAGIC = b"PAR1"
+_MAGIC = {
+    b"\x80": "torch",  # files of torch before 1.6 are pickles
+    b"\x93NUMPY": "npy",
+    b"PAR1": "parquet",
+    b"GGUF": "gguf",
+}
+"""How files of a format begin."""
 _OWN = "this is a compressed table already: kdcode.load opens it, and `kdcode expand` writes its vectors"
 
 
@@ -82,7 +86,7 @@ def _by_content(path: Path, head: bytes) -> str | None:
         return "safetensors"
     if head.startswith(_ZIP_MAGIC):
         return _in_zip(path)
-    for magic, name in ((_PICKLE_MAGIC, "torch"), (_NPY_MAGIC, "npy"), (_PARQUET_MAGIC, "parquet")):
+    for magic, name in _MAGIC.items():
         if head.startswith(magic):
             return name
     return _text_format(head)

@@ -234,7 +234,7 @@ def _vectors(rows: FileRows, column: Arrow, first: int, dim: int) -> FloatArray:
     flat = column.flatten()
     if flat.null_count:
         raise rows.refusal(first + _first_null(flat) // dim, f"expected {dim} numbers, found a null among them")
-    with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused with the table
+    with np.errstate(over="ignore", invalid="ignore"):  # what is inf or NaN as float32 is refused with the table
         values: FloatArray = flat.to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
     return values.reshape(-1, dim)
 
@@ -244,7 +244,7 @@ def _side_by_side(rows: FileRows, columns: list[Arrow], names: list[str], first:
     for column, name in zip(columns, names, strict=True):
         if column.null_count:
             raise rows.refusal(first + _first_null(column), f"expected a number in the column {name!r}, found null")
-    with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is refused with the table
+    with np.errstate(over="ignore", invalid="ignore"):  # what is inf or NaN as float32 is refused with the table
         return np.column_stack([column.to_numpy(zero_copy_only=False).astype(np.float32) for column in columns])
 
 
