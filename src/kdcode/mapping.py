@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from importlib import import_module
 from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
@@ -13,6 +14,7 @@ from kdcode import search
 from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, as_array, described
 from kdcode.errors import OptionError, RowError, UnknownSymbolError, UnknownSymbolsError
 from kdcode.search import Neighbor
+from kdcode.similarity import SimilarityQueries
 from kdcode.symbols import RowNumbers, checked_rows, suggestion
 
 Key: TypeAlias = "str | Sequence[str] | slice | npt.ArrayLike"
@@ -21,7 +23,7 @@ Key: TypeAlias = "str | Sequence[str] | slice | npt.ArrayLike"
 _MISSING = ("raise", "skip")
 
 
-class TableMapping(Mapping[str, FloatArray]):
+class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
     """A read-only mapping of N symbols to vectors of size d, in row order.
 
     `table["king"]` is a (d,) vector, `table[["king", "queen"]]` a (2, d) matrix. Symbols are strings, so integers are
@@ -31,29 +33,6 @@ class TableMapping(Mapping[str, FloatArray]):
     """
 
     symbols: Sequence[str]
-
-    @property
-    @abstractmethod
-    def embedding_dim(self) -> int:
-        """The dimension d of the vectors."""
-
-    @property
-    @abstractmethod
-    def norms(self) -> DoubleArray:
-        """(N,) lengths of the vectors."""
-
-    @property
-    def queries_at_once(self) -> int:
-        """How many queries a search answers in one pass."""
-        return search.QUERIES_AT_ONCE
-
-    @abstractmethod
-    def vectors_at(self, rows: IntArray) -> FloatArray:
-        """(n, d) vectors of (n,) rows in [0, N)."""
-
-    @abstractmethod
-    def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
-        """Dot products with (q, d) queries, in order: the first row of a chunk, and (n, q) numbers."""
 
     @abstractmethod
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[Sequence[str], FloatArray]]:
@@ -171,6 +150,20 @@ class TableMapping(Mapping[str, FloatArray]):
         rows = self.rows_of(known, missing=missing)
         answers = dict(zip(known, search.neighbors(self, self.vectors_at(rows), rows, k, metric), strict=True))
         return answers.get(query, []) if isinstance(query, str) else [answers.get(symbol, []) for symbol in symbols]
+
+    def to_keyed_vectors(self, *, expanded: bool = True) -> Any:  # noqa: ANN401 - a class of gensim
+        """The table as gensim's `KeyedVectors`.
+
+        Args:
+            expanded: whether all vectors are decoded into memory, which gives an ordinary `KeyedVectors`. Otherwise it
+                is a `CodedKeyedVectors`, which is read-only, answers the same questions and keeps the codes.
+
+        Raises:
+            MissingExtraError: gensim is not installed.
+        """
+        # Resolved when it is called, as the names of kdcode are: a table needs numpy alone.
+        gensim_vectors = import_module("kdcode.integrations.gensim_vectors")
+        return gensim_vectors.keyed_vectors(self) if expanded else gensim_vectors.CodedKeyedVectors(self)
 
     def _rows_of_symbols(self, symbols: Iterable[str], missing: str) -> IntArray:
         listed = list(symbols)

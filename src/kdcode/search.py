@@ -81,7 +81,9 @@ def checked_queries(query: Any, dim: int) -> FloatArray:  # noqa: ANN401 - check
     return vectors
 
 
-def neighbors(table: Searchable, queries: FloatArray, own_rows: IntArray, k: int, metric: str) -> list[list[Neighbor]]:
+def neighbors(
+    table: Searchable, queries: FloatArray | DoubleArray, own_rows: IntArray, k: int, metric: str
+) -> list[list[Neighbor]]:
     """The k rows nearest to each query, nearest first; of rows that are equally near, the first ones.
 
     Args:
