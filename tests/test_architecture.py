@@ -16,10 +16,12 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 LAYERS = [
     {"printable", "_version", "file_locks"},
     {"errors"},
-    {"cpus", "files", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
+    {"files"},
+    {"cpus", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
     {"stored_array"},
     {"symbol_blocks"},
     {"symbols", "rows", "search"},
+    {"similarity"},
     {"mapping"},
     {"table"},
     {"data", "codec"},
@@ -47,7 +49,8 @@ MAX_ARGUMENTS = 7
 MORE_ARGUMENTS = {
     "codec/spec.py: named": 10,  # one for each option that decides the shape of a codec
     "nn/coded_embedding_bag.py: __init__": 8,  # those of nn.EmbeddingBag, the form and whether it is trained
-    "nn/kd_embedding.py: __init__": 9,  # those of nn.Embedding, and a code's shape and parts
+    "nn/kd_embedding.py: __init__": 10,  # those of nn.Embedding, and a code's size, shape and parts
+    "nn/assignment.py: __init__": 9,  # the shape of a code, how queries are scored, and those of torch
 }
 """The functions that may have more arguments, and how many. Commands of `cli` have one for each flag."""
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kdcode.evaluation import evaluate, verify
     from kdcode.formats import read, write
     from kdcode.inputs import as_table
+    from kdcode.integrations.onnx_export import export_onnx
+    from kdcode.integrations.torch_models import compress_embeddings
     from kdcode.learning import compress, plan
     from kdcode.options import AdditiveOptions, CompressOptions, EncoderOptions, GradientOptions, RandomOptions
     from kdcode.storage import load, save
@@ -31,7 +33,9 @@ _HOME = {
     "VectorTable": "kdcode.table",
     "as_table": "kdcode.inputs",
     "compress": "kdcode.learning",
+    "compress_embeddings": "kdcode.integrations.torch_models",
     "evaluate": "kdcode.evaluation",
+    "export_onnx": "kdcode.integrations.onnx_export",
     "load": "kdcode.storage",
     "plan": "kdcode.learning",
     "read": "kdcode.formats",
@@ -39,7 +43,7 @@ _HOME = {
     "verify": "kdcode.evaluation",
     "write": "kdcode.formats",
 }
-_PACKAGES = ("codec", "data", "errors", "evaluation", "formats", "learning", "nn")
+_PACKAGES = ("codec", "data", "errors", "evaluation", "formats", "integrations", "learning", "nn")
 
 __all__ = [
     "AdditiveOptions",
@@ -52,8 +56,10 @@ __all__ = [
     "__version__",
     "as_table",
     "compress",
+    "compress_embeddings",
     "errors",
     "evaluate",
+    "export_onnx",
     "load",
     "plan",
     "read",

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+import transformers
 
 import kdcode
 from kdcode.cli import COMMANDS, main
@@ -72,6 +73,8 @@ def test_the_examples_work_as_they_stand(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["king", "queen", *glove_50d().symbols[:400]]
     kdcode.write(kdcode.VectorTable(words, np.stack([glove_50d()[word] for word in words])), "glove.txt")
+    shape = {"vocab_size": 5000, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1}
+    transformers.BertModel(transformers.BertConfig(**shape, num_attention_heads=1)).save_pretrained("all-MiniLM-L6-v2")
     for name in COMMANDS:
         for line in examples(name) if name not in ("demo", "completion") else []:
             words = shlex.split(re.split(" [<>|] ", line)[0])
@@ -103,6 +106,7 @@ def test_all_other_commands_work_without_torch(kdc, tmp_path):
         ["neighbors", str(kdc), "monday"],
         ["codes", str(kdc)],
         ["expand", str(kdc), str(tmp_path / "out.parquet")],
+        ["export", str(kdc), str(tmp_path / "out.onnx"), "--check"],
         ["verify", str(kdc), str(tmp_path / "out.parquet")],
         ["formats"],
         ["completion", "bash"],

@@ -22,6 +22,7 @@ FAST = ["-K", "2", "-D", "2", "--effort", "fast", "--quiet"]
 WRITERS: dict[str, Callable[[Path, Path, Path], list[object]]] = {
     "compress": lambda words, kdc, out: ["compress", words, out, *FAST],
     "expand": lambda words, kdc, out: ["expand", kdc, out, "--format", "csv", "--quiet"],
+    "export": lambda words, kdc, out: ["export", kdc, out, "--quiet"],
     "demo": lambda words, kdc, out: ["demo", "--out", out, "--quiet"],
 }
 """Every command that writes a file."""

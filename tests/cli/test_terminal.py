@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import safetensors.numpy
+import transformers
 from click.testing import CliRunner, Result
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -151,6 +152,27 @@ def compress_lines(files: Files) -> Lines:
     ]
 
 
+def model_lines(files: Files) -> Lines:
+    """Models: one that is not there, several that are none, and one that is compressed."""
+    model, learned = files.path(".model"), ["-K", "2", "-D", "2", "--effort", "fast", "--min-rows", "9", "--quiet"]
+    shape = {"vocab_size": 40, "hidden_size": 4, "intermediate_size": 4, "num_hidden_layers": 1}
+    transformers.BertModel(transformers.BertConfig(**shape, num_attention_heads=1)).save_pretrained(model)
+    broken, coded = Path(files.path(".broken")), Path(files.path(".coded"))
+    for place, config in ((broken, files.name), (coded, {"quantization_config": {"quant_method": files.name}})):
+        place.mkdir()
+        (place / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    out, new = files.path(".out-model"), files.path(".new-model")
+    return [
+        *([source, new, *learned] for source in (files.kdc, files.path(".none"), str(broken), str(coded))),
+        *([model, new, *learned, flag, files.name] for flag in ("--only", "--size", "--heads", "--gguf-file")),
+        [model, files.path("/none/model"), *learned],
+        [model, model, *learned, "--force"],
+        [model, out, *learned],
+        [model, out, *learned],
+        [model, out, *learned, "--force", "--json"],
+    ]
+
+
 def get_lines(files: Files) -> Lines:
     missing, symbols = f"w{files.name}", [files.symbols[0], files.symbols[3]]
     return [
@@ -182,6 +204,7 @@ LINES: dict[str, Callable[[Files], Lines]] = {
     ],
     "plan": of_tables,
     "compress": compress_lines,
+    "compress-model": model_lines,
     "info": lambda files: [*of_reading(files), [files.kdc], [files.kdc, "--json"]],
     "get": get_lines,
     "neighbors": lambda files: [
@@ -196,6 +219,13 @@ LINES: dict[str, Callable[[Files], Lines]] = {
         [files.kdc, "--limit", files.name],
     ],
     "expand": expand_lines,
+    "export": lambda files: [
+        *([*words, files.path(".out.onnx")] for words in of_reading(files)),
+        *([files.kdc, files.path(suffix)] for suffix in (".onnx", ".onnx", ".txt", ".kdc", "/none/out.onnx")),
+        *([files.kdc, files.path(".b.onnx"), "--symbols", files.path(".names"), "--check"] for _ in range(2)),
+        [files.kdc, files.path(".c.onnx"), "--symbols", files.path("/none/names")],
+        [files.kdc, files.path(".c.onnx"), "--rank", files.name],
+    ],
     "verify": lambda files: [
         *of_reading(files),
         [files.kdc],

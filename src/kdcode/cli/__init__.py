@@ -29,16 +29,18 @@ COMMANDS = (
     "demo",
     "plan",
     "compress",
+    "compress-model",
     "info",
     "get",
     "neighbors",
     "codes",
     "expand",
+    "export",
     "verify",
     "formats",
     "completion",
 )
-"""In the order of `kdcode --help`; each is a module of this package with a `command` in it."""
+"""In the order of `kdcode --help`; each is a module of this package, underscores for dashes, with a `command` in it."""
 
 FAILED = 1
 INTERRUPTED = 130
@@ -53,7 +55,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return cast("click.Command", import_module(f"kdcode.cli.{cmd_name}").command)
+        return cast("click.Command", import_module(f"kdcode.cli.{cmd_name.replace('-', '_')}").command)
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:  # noqa: ANN401 - click's own signature
         with _safe_usage_errors():
