@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # one way to write results for both folders
 
-from result_file import write_result
+from result_file import kept, write_result
 
-from kdcode.files import replacing
+__all__ = ["Experiment", "kept"]
 
 HERE = Path(__file__).parent
 PACKAGES = ("numpy", "torch")
@@ -84,13 +83,3 @@ class Experiment:
 
     def _stem(self, variant: str) -> str:
         return f"{self.name}-{variant}" if variant else self.name
-
-
-def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The record in a work folder's file; made and written there first where it is not, so that a run can go on."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        record = make()
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    return dict(json.loads(path.read_text(encoding="utf-8")))

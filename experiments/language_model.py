@@ -21,7 +21,9 @@ from torch.nn import functional as F
 
 import kdcode
 from kdcode.files import replacing
-from kdcode.nn import KDEmbedding
+from kdcode.nn import KDEmbedding, RowAdam
+from kdcode.nn.assignment import LearnedAssignment
+from kdcode.nn.optimizer import ROW_RATE
 
 State = tuple[Tensor, Tensor]
 
@@ -42,6 +44,7 @@ class Recipe:
         lanes: how many stretches of text are read side by side.
         rate: first learning rate of SGD.
         composition_rate: first learning rate of Adam, which trains an LSTM composition; it falls as `rate` does.
+        row_rate: first learning rate of the row-wise steps that train learned codes; it falls as `rate` does.
     """
 
     hidden: int
@@ -55,6 +58,7 @@ class Recipe:
     lanes: int = 20
     rate: float = 1.0
     composition_rate: float = 1e-3
+    row_rate: float = ROW_RATE
 
     def rate_factor(self, epoch: int) -> float:
         """What learning rates are multiplied with in an epoch, counted from 0."""
@@ -115,7 +119,7 @@ def start_weights(model: LanguageModel, recipe: Recipe, seed: int) -> None:
     gates half open, and with vectors as large as those of a linear composition. It learns quicker so: LOG.md.
     """
     draw = torch.Generator().manual_seed(seed)
-    uniform, own = _by_optimizer(model)
+    uniform, own, _ = _by_optimizer(model)
     with torch.no_grad():
         for weight in uniform:
             weight.copy_(torch.rand(weight.shape, generator=draw) * 2 * recipe.spread - recipe.spread)
@@ -134,17 +138,26 @@ class Trainer:
         model: with its first weights.
         recipe: how.
         checkpoint: written after every epoch; a trainer that finds one goes on from it.
+        penalty: (unroll, lanes) words to a loss that is added to that of the next words, in training alone.
 
     Attributes:
         losses: mean loss per word of every step of the epoch.
     """
 
-    def __init__(self, model: LanguageModel, recipe: Recipe, checkpoint: Path | None = None) -> None:
-        self.model, self.recipe, self.checkpoint = model, recipe, checkpoint
-        self.by_sgd, self.by_adam = _by_optimizer(model)
+    def __init__(
+        self,
+        model: LanguageModel,
+        recipe: Recipe,
+        checkpoint: Path | None = None,
+        penalty: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.model, self.recipe, self.checkpoint, self.penalty = model, recipe, checkpoint, penalty
+        self.by_sgd, by_adam, rows = _by_optimizer(model)
         self.optimizers: dict[torch.optim.Optimizer, float] = {torch.optim.SGD(self.by_sgd): recipe.rate}
-        if self.by_adam:
-            self.optimizers[torch.optim.Adam(self.by_adam)] = recipe.composition_rate
+        if by_adam:
+            self.optimizers[torch.optim.Adam(by_adam)] = recipe.composition_rate
+        if rows:
+            self.optimizers[RowAdam([{"params": rows, "row_wise": True}])] = recipe.row_rate
         self.losses: list[float] = []
         self.run = Training()
         if checkpoint is not None and checkpoint.exists():
@@ -186,7 +199,7 @@ class Trainer:
         logits, (hidden, memory) = self.model(words, state)
         loss = F.cross_entropy(logits, targets.flatten(), reduction="sum") / self.recipe.lanes
         self.model.zero_grad()
-        loss.backward()
+        (loss if self.penalty is None else loss + self.penalty(words)).backward()
         nn.utils.clip_grad_norm_(self.by_sgd, self.recipe.clip)
         for optimizer in self.optimizers:
             optimizer.step()
@@ -241,15 +254,17 @@ def keep_freed_memory() -> None:
         libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
 
 
-def _by_optimizer(model: LanguageModel) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The weights that the recipe's SGD trains, and those of an LSTM composition, which Adam trains.
+def _by_optimizer(model: LanguageModel) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """The weights that the recipe's SGD trains, those of an LSTM composition, and the tables of learned codes.
 
     Differs from the paper, which says nothing of it: with SGD at rate 1 and one clipping for all, the gates of the
     composition saturate within a hundred steps and the model stays at the level of word frequencies.
     """
-    embedding = model.embedding
-    own: list[nn.Parameter] = []
-    if isinstance(embedding, KDEmbedding) and embedding.codec.spec.composition == "lstm":
-        own = list(embedding.codec.parameters())
-    taken = set(own)
-    return [weight for weight in model.parameters() if weight not in taken], own
+    own: list[Tensor] = []
+    rows: list[Tensor] = []
+    for layer in model.embedding.modules():
+        if isinstance(layer, KDEmbedding):
+            own += layer.codec.parameters() if layer.codec.spec.composition == "lstm" else []
+            rows += [layer.assignment.rows.weight] if isinstance(layer.assignment, LearnedAssignment) else []
+    taken = {*own, *rows}
+    return [weight for weight in model.parameters() if weight not in taken], own, rows

@@ -1,8 +1,8 @@
-"""The table of README.md: every item of the paper, its number beside ours, taken from the result files.
+"""The tables of README.md, taken from the result files: every item of the paper, and codes learned inside tasks.
 
     python experiments/summary.py
 
-Rewrites the table in place. What is said in words stays here; what is measured is read.
+Rewrites the tables in place. What is said in words stays here; what is measured is read.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from task_summary import HEADS, TaskItem, task_items
+
 HERE = Path(__file__).parent
 PAGE = HERE / "README.md"
 BEGIN, END = "<!-- the table, made by summary.py -->", "<!-- the end of the table -->"
+TASKS_BEGIN = "<!-- the table of tasks, made by summary.py -->"
 TRIAL = "--steps 100 --rows conventional,random-linear,random-lstm"
 VERDICTS = {
     "conventional": "holds",
@@ -228,14 +231,29 @@ def table() -> str:
     return "\n".join([*head, *(item.line() for item in items())])
 
 
-def page_with_table(page: str) -> str:
-    """A page with the table in place of what is between its two marks."""
-    before, _, rest = page.partition(f"{BEGIN}\n")
-    _, _, after = rest.partition(END)
-    if not after:
-        sys.exit(f"{PAGE} has lost its marks, {BEGIN!r} and {END!r}")
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+def task_table() -> str:
+    """The table of tasks as Markdown."""
+    lines = [_task_line(item) for item in task_items(result)]
+    if not lines:
+        return "These are not measured yet."
+    return "\n".join([f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}", *lines])
+
+
+def _task_line(item: TaskItem) -> str:
+    cells = item._replace(command=f"`{item.command}`")._asdict() | {"seconds": _time(item.seconds)}
+    return f"| {' | '.join(cells.values())} |"
+
+
+def page_with_tables(page: str) -> str:
+    """A page with the tables in place of what is between their marks."""
+    for begin, text in ((BEGIN, table()), (TASKS_BEGIN, task_table())):
+        before, _, rest = page.partition(f"{begin}\n")
+        _, _, after = rest.partition(END)
+        if not after:
+            sys.exit(f"{PAGE} has lost its marks, {begin!r} and {END!r}")
+        page = f"{before}{begin}\n{text}\n{END}{after}"
+    return page
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page_with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -91,13 +91,37 @@ def test_a_run_that_is_taken_up_again_ends_the_same(tmp_path, composition):
         assert torch.equal(value, again.state_dict()[name]), name
 
 
-def test_only_an_lstm_composition_has_its_own_optimizer():
-    trainer = Trainer(fresh(coded_embedding("lstm")), TINY)
-    assert {id(weight) for weight in trainer.by_adam} == {
-        id(weight) for weight in trainer.model.embedding.codec.parameters()
+def trained_by(trainer):
+    """Names of the weights that each optimiser trains, by the kind of optimiser."""
+    names = {id(weight): name for name, weight in trainer.model.named_parameters()}
+    return {
+        type(optimizer).__name__: {names[id(weight)] for group in optimizer.param_groups for weight in group["params"]}
+        for optimizer in trainer.optimizers
     }
-    assert len(trainer.optimizers) == 2
-    assert not Trainer(fresh(coded_embedding("linear")), TINY).by_adam
+
+
+def test_an_lstm_composition_has_its_own_optimizer():
+    by = trained_by(Trainer(fresh(coded_embedding("lstm")), TINY))
+    assert by["Adam"] == {f"embedding.codec.{name}" for name in ("codebook", "basis", "recurrent", "bias")}
+    assert set(by) == {"SGD", "Adam"}
+    assert set(trained_by(Trainer(fresh(coded_embedding("linear")), TINY))) == {"SGD"}
+
+
+def test_learned_codes_have_row_wise_steps():
+    layer = KDEmbedding(len(CORPUS.words), TINY.hidden, codebook_size=4, code_length=4)
+    by = trained_by(Trainer(fresh(layer), TINY))
+    assert by["RowAdam"] == {"embedding.assignment.rows.weight"}
+    assert {"embedding.assignment.keys", "embedding.codec.codebook"} <= by["SGD"]
+
+
+def test_a_penalty_is_trained_with():
+    layer = KDEmbedding(len(CORPUS.words), TINY.hidden, codebook_size=4, code_length=4)
+    model = fresh(layer)
+    Trainer(model, TINY, penalty=lambda words: 0.1 * layer(words).square().sum()).train(CORPUS)
+    free = fresh(KDEmbedding(len(CORPUS.words), TINY.hidden, codebook_size=4, code_length=4))
+    Trainer(free, TINY).train(CORPUS)
+    size, free_size = (float(each.embedding.eval().weight.detach().square().mean()) for each in (model, free))
+    assert size < 0.5 * free_size
 
 
 def test_the_first_weights_follow_the_seed():

@@ -1,0 +1,204 @@
+"""Codes learned inside a language model, from random or guided by a full table: what the paper leaves as future work.
+
+    python experiments/learned_codes.py --data FOLDER --work FOLDER [--rows learned,guided]
+
+The model, its recipe and the text are those of Table 1 (ptb_perplexity.py). Rows:
+
+- conventional: a full table.
+- post-hoc: codes of the conventional row's table, by `kdcode.compress` at the size of the other rows, are fixed; the
+  model is trained again from scratch with codewords in place of the table, as in the paper.
+- learned: codes, codewords and model are learned together from random, with no vectors given.
+- guided: the same, and composed vectors are pulled to the table of the conventional row.
+- alongside: the same, with a full table that is trained alongside and thrown away.
+
+Perplexities are those of the frozen layer, with codewords as the file stores them. Every row keeps a checkpoint per
+epoch in the work folder and goes on from it; finished rows are not run again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from experiment import Experiment, kept
+from language_model import (
+    SMALL,
+    LanguageModel,
+    Recipe,
+    Trainer,
+    Training,
+    keep_freed_memory,
+    perplexity,
+    start_weights,
+    trained_table,
+)
+from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
+from torch import Tensor, nn
+
+import kdcode
+from kdcode.nn import FullTableGuidance, KDEmbedding, TableGuidance, UsageMeter
+
+ROWS = ("conventional", "post-hoc", "learned", "guided", "alongside")
+CODES = {"codebook_size": 8, "code_length": 16, "composition": "linear"}
+CODEBOOK_DTYPE = "float16"
+PULL = 1.0
+"""Weight of guidance, beside the loss of a lane's words."""
+TINY_RECIPE = replace(SMALL, hidden=16, epochs=2, unroll=10, lanes=4)
+TINY_CODES = {"codebook_size": 4, "code_length": 4, "composition": "linear"}
+
+
+class GuidedEmbedding(nn.Module):
+    """A layer with a full table alongside: in training, task gradients reach both, and `pull` is the guidance loss."""
+
+    def __init__(self, layer: KDEmbedding) -> None:
+        super().__init__()
+        self.layer, self.guidance = layer, FullTableGuidance(layer)
+        self.pull = torch.zeros(())
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids of any shape to vectors."""
+        if not self.training:
+            return self.layer(ids)
+        vectors, self.pull = self.guidance(ids)
+        return vectors
+
+
+class LearnedCodes:
+    """All rows of one seed, kept in a folder.
+
+    Args:
+        corpus: the text.
+        recipe: of the language model.
+        shape: of the codes, by name.
+        seed: of the weights and codes.
+        folder: for checkpoints, codes and finished rows.
+    """
+
+    def __init__(self, corpus: Corpus, recipe: Recipe, shape: dict[str, Any], *, seed: int, folder: Path) -> None:
+        self.corpus, self.recipe, self.shape, self.seed, self.folder = corpus, recipe, shape, seed, folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def run(self, row: str, experiment: Experiment) -> dict[str, Any]:
+        """The record of a row: trained to the end, or gone on with, unless that is done already."""
+        return kept(self.folder / f"{row}.json", lambda: self.trained(row, experiment))
+
+    def trained(self, row: str, experiment: Experiment) -> dict[str, Any]:
+        """Train the model of a row, and measure it with its frozen layer."""
+        torch.manual_seed(self.seed)
+        embedding = self.fresh_embedding(row)
+        model = LanguageModel(embedding, len(self.corpus.words), self.recipe)
+        start_weights(model, self.recipe, self.seed)
+        layer = embedding
+        if isinstance(embedding, GuidedEmbedding):
+            layer = embedding.layer
+            embedding.guidance.table.weight.data.copy_(layer.eval().weight)
+        meter = UsageMeter(layer) if row in ("learned", "guided", "alongside") else None
+        usage: list[dict[str, float | None]] = []
+
+        def show(run: Training, done: int, of: int) -> None:
+            if done % 500 == 0 or done == of:
+                valid = f", valid {run.valid_perplexity[-1]:.1f}" if run.valid_perplexity else ""
+                experiment.say(f"{row}: epoch {run.epoch + 1} of {self.recipe.epochs}, step {done} of {of}{valid}")
+            if done == of and meter is not None:
+                usage.append(meter().as_dict())
+
+        trainer = Trainer(model, self.recipe, self.folder / f"{row}.pt", self.penalty(row, embedding))
+        run = trainer.train(self.corpus, show)
+        return self.record(row, model, layer, run) | {"last_usage": usage[-1] if usage else None}
+
+    def fresh_embedding(self, row: str) -> nn.Module:
+        """The embedding of a row, before training."""
+        words, hidden = len(self.corpus.words), self.recipe.hidden
+        if row == "conventional":
+            return nn.Embedding(words, hidden)
+        if row == "post-hoc":
+            coded = self.post_hoc_codes()
+            codes = torch.from_numpy(coded.codes[:, : coded.code_length].astype(np.int64))
+            return KDEmbedding.from_codes(codes, coded.codebook_size, hidden, composition=coded.spec.composition)
+        layer = KDEmbedding(words, hidden, **self.shape)
+        return GuidedEmbedding(layer) if row == "alongside" else layer
+
+    def penalty(self, row: str, embedding: nn.Module) -> Any:  # noqa: ANN401 - a function of words, or None
+        """What is added to the loss of a row."""
+        if row == "guided":
+            table = torch.tensor(self.conventional_table().matrix)
+            guidance = TableGuidance(embedding, table)
+            return lambda words: PULL * guidance(words)
+        return (lambda _words: PULL * embedding.pull) if row == "alongside" else None
+
+    def conventional_table(self) -> kdcode.VectorTable:
+        """The embedding of the conventional model."""
+        if not (self.folder / "conventional.json").exists():
+            raise SystemExit(f"this row needs the conventional model, which is not finished in {self.folder}")
+        return trained_table(self.folder / "conventional.pt", self.corpus)
+
+    def post_hoc_codes(self) -> kdcode.CodedTable:
+        """Codes of the conventional table, in as many bytes as the layers that learn codes take."""
+        path = self.folder / "post-hoc-codes.kdc"
+        if not path.exists():
+            same = KDEmbedding(len(self.corpus.words), self.recipe.hidden, **self.shape)
+            options = {name: self.shape[name] for name in ("codebook_size", "code_length", "composition")}
+            coded = kdcode.compress(self.conventional_table(), **options, codebook_dtype=CODEBOOK_DTYPE, seed=self.seed)
+            if coded.sizes.embedding > same.to_coded(codebook_dtype=CODEBOOK_DTYPE).sizes.embedding:
+                raise SystemExit("post-hoc codes take more bytes than learned ones")
+            kdcode.save(coded, path)
+        return kdcode.load(path)
+
+    def record(self, row: str, model: LanguageModel, layer: nn.Module, run: Training) -> dict[str, Any]:
+        """What a finished row is judged by."""
+        full_bytes = 4 * len(self.corpus.words) * self.recipe.hidden
+        bytes_taken, file_bytes = full_bytes, full_bytes
+        if isinstance(layer, KDEmbedding):
+            coded = layer.to_coded(self.corpus.words, CODEBOOK_DTYPE)
+            file_bytes = kdcode.save(coded, self.folder / f"{row}.kdc")
+            bytes_taken = coded.sizes.embedding
+            model.embedding = layer.freeze(CODEBOOK_DTYPE)
+        return {
+            "row": row,
+            "seed": self.seed,
+            "valid_perplexity": round(perplexity(model, self.corpus.valid, self.recipe.lanes), 2),
+            "test_perplexity": round(perplexity(model, self.corpus.test), 2),
+            "bytes": bytes_taken,
+            "times_smaller": round(full_bytes / bytes_taken, 1),
+            "file_bytes": file_bytes,
+            "epochs": run.epoch,
+            "seconds_per_epoch": round(float(np.median(run.seconds)), 1),
+            "valid_by_epoch": [round(value, 2) for value in run.valid_perplexity],
+        }
+
+
+def main() -> None:
+    """Run the rows that are asked for, then write every finished one."""
+    experiment = Experiment(__file__, __doc__, data=DATA, resumes=True)
+    parser = experiment.parser
+    parser.add_argument("--rows", default=",".join(ROWS), help="which rows to run, with commas between")
+    parser.add_argument("--threads", type=int, default=1, help="processor threads")
+    arguments = experiment.read_arguments()
+    rows = arguments.rows.split(",")
+    for row in rows:
+        if row not in ROWS:
+            parser.error(f"there is no row {row!r}; the rows are {', '.join(ROWS)}")
+    torch.set_num_threads(arguments.threads)
+    keep_freed_memory()
+    recipe, shape = (TINY_RECIPE, TINY_CODES) if arguments.tiny else (SMALL, CODES)
+    corpus = made_up_corpus() if arguments.tiny else read_corpus(arguments.data)
+    folder = experiment.work / f"seed{arguments.seed}"
+    table = LearnedCodes(corpus, recipe, shape, seed=arguments.seed, folder=folder)
+    settings = {"recipe": asdict(recipe), "codes": shape, "codebook_dtype": CODEBOOK_DTYPE, "pull": PULL}
+    for row in rows:
+        table.run(row, experiment)
+        finished = [table.run(name, experiment) for name in ROWS if (folder / f"{name}.json").exists()]
+        experiment.write({**settings, "threads": arguments.threads}, finished)
+    print(f"{'':16}{'valid':>8}{'test':>8}{'bytes':>12}{'smaller':>9}")
+    for record in finished:
+        print(
+            f"{record['row']:16}{record['valid_perplexity']:8.1f}{record['test_perplexity']:8.1f}"
+            f"{record['bytes']:12,}{record['times_smaller']:8.1f}x"
+        )
+
+
+if __name__ == "__main__":
+    main()
