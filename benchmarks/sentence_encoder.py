@@ -1,15 +1,19 @@
 """A sentence encoder made smaller: its token table compressed, and the vectors of its sentences compressed.
 
-    python benchmarks/sentence_encoder.py --model FOLDER --tasks FOLDER
+    python benchmarks/sentence_encoder.py --model FOLDER --tasks FOLDER --work FOLDER
 
 `--model` holds a Transformers sentence encoder such as all-MiniLM-L6-v2; `--tasks` holds trec/ and sst2/, one `label
-text` a line. Questions of TREC's test set are queries; the training sentences of both sets are what is searched.
+text` a line.
 
-- tokens: the token table is replaced by codes. How much do the vectors of sentences change, and what the queries find?
-- retrieval: the model is left alone, and the vectors of the sentences are compressed. What do the queries still find?
-  "reranked" takes 100 sentences by their codes and orders these by their full vectors.
+- tokens: the token table is replaced by kdcode's codes at several sizes, by rows of small integers, and by kdcode's
+  codes in as many bytes. How much do the vectors of sentences (SST-2's test set) change, are the same pairs of
+  sentences similar (Spearman's correlation of the cosines of all pairs), and are the nearest 10 sentences the same?
+- retrieval: the model is left alone, and the vectors of sentences are compressed. Questions of TREC's test set are
+  queries; the training sentences of both sets are what is searched. What do the queries still find? "reranked" takes
+  100 sentences by their codes and orders these by their full vectors.
 
-Writes benchmarks/results/sentence_encoder.json and prints a table.
+Each row is kept in the work folder, so that a benchmark that is stopped goes on where it was.
+Writes benchmarks/results/sentence_encoder.json with what is finished, and prints it.
 """
 
 from __future__ import annotations
@@ -17,22 +21,33 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from result_file import write_result
+from model_files import file_sizes
+from result_file import measured_rows, write_result
+from table_copies import CopiedTable, Wanted, wanted
 from torch import nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import kdcode
 
 RESULTS = Path(__file__).parent / "results" / "sentence_encoder.json"
-RATIOS = (10, 20, 40)
-SEARCHED_FOR_TOKENS = 2000
-"""Sentences that are encoded again for every size of the token table."""
+TOKEN_TIMES, RETRIEVAL_TIMES = (40, 20, 10, 5), (10, 20, 40)
 Vectors = np.ndarray
+Record = dict[str, Any]
+
+
+class Sentences(NamedTuple):
+    """What is encoded: sentences for the token table; queries, and the sentences that they search."""
+
+    judged: list[str]
+    queries: list[str]
+    searched: list[str]
 
 
 def read_sentences(path: Path) -> list[str]:
@@ -65,44 +80,32 @@ def overlap(one: Vectors, other: Vectors) -> float:
     return float(np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(one.tolist(), other.tolist(), strict=True)]))
 
 
-def compressed(table: kdcode.VectorTable, times: int) -> tuple[kdcode.CodedTable, dict[str, Any]]:
-    """A table made smaller, and the part of its record that all rows have."""
-    started = time.perf_counter()
-    coded = kdcode.compress(table, f"{times}x", effort="fast")
-    seconds = time.perf_counter() - started
-    return coded, {
-        "table": f"{len(table)} x {table.embedding_dim}",
-        "times": times,
-        "full_bytes": 4 * table.matrix.size,
-        "bytes": coded.sizes.embedding,
-        "seconds": seconds,
-        **kdcode.evaluate(table, coded).as_dict(),
-    }
+def spearman(one: Vectors, other: Vectors) -> float:
+    """The correlation between the ranks of two lists of numbers, among which ties are rare."""
+    ranks = [np.argsort(np.argsort(numbers, kind="stable"), kind="stable") for numbers in (one, other)]
+    return float(np.corrcoef(*ranks)[0, 1])
 
 
-def tokens_record(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, times: int, queries: list[str], searched: list[str]
-) -> dict[str, Any]:
-    """The token table replaced; the model is as before when it is done."""
-    full = model.get_input_embeddings()
-    before = encode(model, tokenizer, queries), encode(model, tokenizer, searched)
-    coded, record = compressed(kdcode.as_table(full, symbols=tokenizer.get_vocab()), times)
-    model.set_input_embeddings(kdcode.nn.CodedEmbedding(coded))
-    after = encode(model, tokenizer, queries), encode(model, tokenizer, searched)
-    model.set_input_embeddings(full)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+def sentence_changes(before: Vectors, after: Vectors) -> Record:
+    """What became of the (count, d) vectors of sentences."""
+    cosines = (before * after).sum(axis=1)
+    similar = [vectors @ vectors.T for vectors in (before, after)]
+    pairs = np.triu_indices(len(before), 1)
+    for scores in similar:
+        np.fill_diagonal(scores, -np.inf)
+    near = [np.argsort(-scores, axis=1, kind="stable")[:, :10] for scores in similar]
     return {
-        "part": "tokens",
-        **record,
-        "model_bytes": 4 * parameters,
-        "sentence_cosine": float((before[0] * after[0]).sum(axis=1).mean()),
-        "sentence_recall_at_10": overlap(nearest(*before), nearest(*after)),
+        "sentence_cosine": float(cosines.mean()),
+        "sentence_cosine_lowest_1_percent": float(np.quantile(cosines, 0.01)),
+        "similarity_spearman": spearman(similar[0][pairs], similar[1][pairs]),
+        "sentence_recall_at_10": overlap(*near),
     }
 
 
-def retrieval_record(vectors: Vectors, queries: Vectors, times: int) -> dict[str, Any]:
+def retrieval_record(vectors: Vectors, queries: Vectors, times: int) -> Record:
     """The vectors of sentences compressed, saved, loaded and searched."""
-    coded, record = compressed(kdcode.VectorTable(None, vectors), times)
+    table = kdcode.VectorTable(None, vectors)
+    coded = kdcode.compress(table, f"{times}x", effort="fast")
     with tempfile.TemporaryDirectory() as folder:
         kdcode.save(coded, Path(folder, "sentences.kdc"))
         started = time.perf_counter()
@@ -118,12 +121,73 @@ def retrieval_record(vectors: Vectors, queries: Vectors, times: int) -> dict[str
     exact = nearest(queries, vectors)
     return {
         "part": "retrieval",
-        **record,
+        "table": f"{len(table)} x {table.embedding_dim}",
+        "times": times,
+        "full_bytes": 4 * table.matrix.size,
+        "bytes": coded.sizes.embedding,
+        "seconds": coded.learning_seconds,
+        **kdcode.evaluate(table, coded).as_dict(),
         "open_ms": 1e3 * opened,
         "ms_per_query": 1e3 * searched / len(queries),
         "query_recall_at_10": overlap(exact, rows[:, :10]),
         "reranked_recall_at_10": overlap(exact, reranked[:, :10]),
     }
+
+
+class Benchmark:
+    """All rows, each measured once.
+
+    Args:
+        model: the sentence encoder.
+        tokenizer: its own.
+        sentences: what is encoded.
+        work: where rows and codes are kept.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sentences, work: Path
+    ) -> None:
+        self.model, self.tokenizer, self.sentences, self.work = model, tokenizer, sentences, work
+        self.full = model.get_input_embeddings()
+        self.copies = CopiedTable(self.full.weight.detach().numpy(), work / "codes")
+
+    def rows(self, token_times: tuple[int, ...], times: tuple[int, ...]) -> Iterator[tuple[Path, Callable[[], Record]]]:
+        """The file of every row, and what measures it."""
+        for one in wanted(self.copies.matrix.shape, token_times):
+            yield self.work / f"tokens-{one.stem}.json", lambda one=one: self.tokens(one)
+        for each in times:
+            yield self.work / f"retrieval-{each}x.json", lambda each=each: retrieval_record(*self.retrieved, each)
+
+    @cached_property
+    def judged(self) -> Vectors:
+        """Vectors of the sentences by the model as it came."""
+        return self.encode(self.sentences.judged)
+
+    @cached_property
+    def retrieved(self) -> tuple[Vectors, Vectors]:
+        """Vectors of what is searched and of the queries."""
+        return self.encode(self.sentences.searched), self.encode(self.sentences.queries)
+
+    def encode(self, sentences: list[str]) -> Vectors:
+        """(count, d) vectors by the model as it is now."""
+        return encode(self.model, self.tokenizer, sentences)
+
+    def tokens(self, one: Wanted) -> Record:
+        """A copy in place of the token table; the model is as before when it is done."""
+        copy, before = self.copies.make(one), self.judged
+        layer = nn.Embedding.from_pretrained(torch.from_numpy(np.ascontiguousarray(copy.rows)))
+        self.model.set_input_embeddings(layer if copy.coded is None else kdcode.nn.CodedEmbedding(copy.coded))
+        after = self.encode(self.sentences.judged)
+        self.model.set_input_embeddings(self.full)
+        ids = self.tokenizer(self.sentences.judged[:1], return_tensors="pt")["input_ids"]
+        sizes = {} if copy.coded is None else file_sizes(self.model, copy.coded, ids)
+        return {
+            "part": "tokens",
+            **copy.record,
+            "full_bytes": self.copies.matrix.nbytes,
+            **sizes,
+            **sentence_changes(before, after),
+        }
 
 
 def tiny_model(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -141,40 +205,47 @@ def tiny_model(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     return AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
 
 
+def tiny_sentences(tokenizer: PreTrainedTokenizerBase) -> Sentences:
+    """Random words."""
+    words, random = [word for word in tokenizer.get_vocab() if word.isalpha()], np.random.default_rng(0)
+    made = [" ".join(random.choice(words, 6)) for _ in range(320)]
+    return Sentences(made[:60], made[:20], made[20:])
+
+
+def read_tasks(tasks: Path) -> Sentences:
+    """The sentences of both tasks."""
+    files = ("trec/TREC.train.all", "sst2/stsa.binary.train")
+    searched = [sentence for file in files for sentence in read_sentences(tasks / file)]
+    judged, queries = (read_sentences(tasks / file) for file in ("sst2/stsa.binary.test", "trec/TREC.test.all"))
+    return Sentences(judged, queries, searched)
+
+
 def main() -> None:
     """Measure everything, print it and write it down."""
     parser = argparse.ArgumentParser(description="A sentence encoder with compressed tables.")
     parser.add_argument("--model", type=Path, help="folder with a sentence encoder")
     parser.add_argument("--tasks", type=Path, help="folder with trec/ and sst2/")
+    work = Path("benchmarks/work/sentence_encoder")
+    parser.add_argument("--work", type=Path, default=work, help="folder that keeps codes and finished rows")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no row after this time")
+    parser.add_argument("--only", default="", help="begin rows of this part alone, such as tokens")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument("--tiny", action="store_true", help="an untrained model and made sentences, for tests")
     arguments = parser.parse_args()
     if arguments.tiny:
         with tempfile.TemporaryDirectory() as folder:
             model, tokenizer = tiny_model(Path(folder))
-        words, random = [word for word in tokenizer.get_vocab() if word.isalpha()], np.random.default_rng(0)
-        made = [" ".join(random.choice(words, 6)) for _ in range(320)]
-        queries, searched, ratios = made[:20], made[20:], (4,)
+        sentences, times = tiny_sentences(tokenizer), ((4,), (4,))
     elif arguments.model and arguments.tasks:
         model = AutoModel.from_pretrained(arguments.model).eval()
-        tokenizer, ratios = AutoTokenizer.from_pretrained(arguments.model), RATIOS
-        queries = read_sentences(arguments.tasks / "trec/TREC.test.all")
-        files = ("trec/TREC.train.all", "sst2/stsa.binary.train")
-        searched = [sentence for file in files for sentence in read_sentences(arguments.tasks / file)]
+        tokenizer, times = AutoTokenizer.from_pretrained(arguments.model), (TOKEN_TIMES, RETRIEVAL_TIMES)
+        sentences = read_tasks(arguments.tasks)
     else:
         parser.error("give --model and --tasks, or --tiny")
-    fewer = searched[:SEARCHED_FOR_TOKENS]
-    records = [tokens_record(model, tokenizer, times, queries, fewer) for times in ratios]
-    vectors, asked = encode(model, tokenizer, searched), encode(model, tokenizer, queries)
-    records += [retrieval_record(vectors, asked, times) for times in ratios]
-    rounded = [
-        {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in record.items()}
-        for record in records
-    ]
-    settings = {"effort": "fast", "queries": len(queries), "searched": len(searched), "searched_for_tokens": len(fewer)}
-    write_result(arguments.output, settings, rounded, ("numpy", "torch", "transformers"))
-    for record in rounded:
-        print("  ".join(f"{key} {value}" for key, value in record.items()))
+    benchmark = Benchmark(model, tokenizer, sentences, arguments.work)
+    finished = measured_rows(benchmark.rows(*times), arguments.minutes, arguments.only)
+    counts = {name: len(of) for name, of in sentences._asdict().items()}
+    write_result(arguments.output, {"effort": "fast", **counts}, finished, ("numpy", "torch", "transformers"))
 
 
 if __name__ == "__main__":

@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "recipes", "reliability")))
+sys.path.append(str(Path(__file__).parent))  # where it is run from elsewhere
+
+from in_task_tables import IN_TASK_PARTS
+from markdown_tables import ROOT, Record, error_cell, megabytes, percent, rows_of, table
+from model_tables import MODEL_PARTS, sentence_rows
+
+WRITTEN = ("benchmarks", "in-task", "models", "recipes", "reliability")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in WRITTEN))
 MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 METHODS = (
     *("kdcode", "kdcode, fast", "faiss LSQ", "faiss RQ", "faiss OPQ", "faiss PQ"),
@@ -28,35 +34,6 @@ FUZZERS = {
     "inputs": "damaged and hostile inputs of every format",
     "kills": "runs killed at any moment",
 }
-Record = dict[str, Any]
-
-
-def rows_of(name: str, folder: str = "benchmarks") -> list[Record]:
-    """The rows of a committed result."""
-    rows: list[Record] = json.loads((ROOT / folder / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
-    return rows
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "".join(f"| {' | '.join(line)} |\n".replace("| --- ", "|---").replace("|--- |", "|---|") for line in lines)
-
-
-def megabytes(count: int) -> str:
-    """Like 5.1 MB."""
-    return f"{count / 1e6:.1f} MB" if count < 1e7 else f"{count / 1e6:.0f} MB"
-
-
-def percent(share: float) -> str:
-    """Like 90.2%."""
-    return f"{100 * share:.1f}%"
-
-
-def _error(value: float) -> str:
-    if value == 0:
-        return "0"
-    return "< 0.001" if value < 0.0005 else f"{value:.3f}"
 
 
 def _copy_cells(row: Record) -> list[str]:
@@ -65,7 +42,7 @@ def _copy_cells(row: Record) -> list[str]:
         row["name"],
         megabytes(row["bytes"]),
         f"{ratio:.1f}x" if 1 < ratio < 10 else f"{ratio:.0f}x",
-        _error(row["relative_error"]),
+        error_cell(row["relative_error"]),
         "1" if recall == 1 else f"{recall:.2f}",
     ]
 
@@ -170,8 +147,8 @@ def plans() -> str:
             row["effort"],
             f"{row['plan_seconds']:.1f} s",
             f"{row['learn_seconds']:.0f} s",
-            _error(row["predicted_error"]),
-            _error(row["relative_error"]),
+            error_cell(row["predicted_error"]),
+            error_cell(row["relative_error"]),
             f"{row['recall_at_10']:.2f}",
         ]
         for row in rows_of("plans")
@@ -210,33 +187,9 @@ def perplexity() -> str:
     return table(["embedding", "parameters", "test perplexity", "in the paper"], cells)
 
 
-def _sentence_rows(part: str) -> list[Record]:
-    return [row for row in rows_of("sentence_encoder") if row["part"] == part]
-
-
-def tokens() -> str:
-    """A sentence encoder whose token table is replaced."""
-    rows = _sentence_rows("tokens")
-    full = rows[0]
-    cells = [["full table", megabytes(full["full_bytes"]), megabytes(full["model_bytes"]), "", "0", "1", "1"]]
-    cells += [
-        [
-            f"{row['times']}x",
-            megabytes(row["bytes"]),
-            megabytes(row["model_bytes"] - row["full_bytes"] + row["bytes"]),
-            f"{row['seconds']:.0f} s",
-            *(f"{row[key]:.3f}" for key in ("relative_error", "sentence_cosine")),
-            f"{row['sentence_recall_at_10']:.2f}",
-        ]
-        for row in rows
-    ]
-    heads = ["", "token table", "whole model", "learned in", "relative error", "sentence cosine", "sentence recall@10"]
-    return table(heads, cells)
-
-
 def retrieval() -> str:
     """Vectors of sentences, compressed and searched."""
-    rows = _sentence_rows("retrieval")
+    rows = sentence_rows("retrieval")
     cells = [["full vectors", megabytes(rows[0]["full_bytes"]), "", "", "1", "1"]]
     cells += [
         [
@@ -284,7 +237,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "replaced": replaced,
     "replaced_in_words": replaced_in_words,
     "task_accuracy": task_accuracy,
-    "tokens": tokens,
+    **MODEL_PARTS,
+    **IN_TASK_PARTS,
     "retrieval": retrieval,
     "equal_bytes": equal_bytes,
     "equal_bits": equal_bits,
