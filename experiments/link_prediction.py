@@ -3,8 +3,8 @@
     python experiments/link_prediction.py --data FOLDER --work FOLDER
 
 Five rows: the full table; codes of the trained table, put in its place; the same codes, with codewords and relations
-trained further, or codes too; and codes that are learned in the task from random. Entity vectors are used on both sides
-of a score, so a coded layer composes the vectors of all candidates at every step.
+trained further, or codes too; and codes that are learned in the task from random (all entities begin with the same).
+Entity vectors are used on both sides of a score, so a coded layer composes the vectors of all candidates at every step.
 
 Relations are reciprocal. The loss is the cross entropy of each tail against the tails of the batch and a random part of
 the other entities; its products are of bfloat16 numbers. Ranks are of float32 scores of all entities. Every row keeps a
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from experiment import Experiment, kept
 from knowledge_graph import DATA, Graph, Queries, Tails, made_up_graph, read_graph
-from task_training import TaskTrainer, fresh_codes, learned_from, optimizer_for, size_of
+from task_training import TaskTrainer, codes_from_one, learned_from, optimizer_for, size_of
 from torch import Tensor, nn
 
 import kdcode
@@ -48,42 +48,33 @@ class Recipe:
         candidates: share of the entities that a step's tails are compared with.
         rate: learning rate of Adam; it falls to zero.
         tuning_rate: the same, where codewords are trained further.
-        query_rate: learning rate of the queries that codes from random come from.
-        logit_rate: learning rate of the logits, where codes of the full table are trained further.
+        row_rate: learning rate of the logits that codes come from.
         dropout: share of the numbers of head vectors that are dropped.
         regularization: weight of the third powers of the absolute values of a triple's three complex vectors (N3).
-        spread: standard deviation of the first vectors.
-        code_spread: the same, for vectors that are composed from codes.
+        spread: standard deviation of the first vectors, or of codewords.
+        relation_spread: the same, for relations.
     """
 
     dim: int = 128
-    size: str = "20x"
+    size: str = "10x"
     epochs: int = 20
     tuning_epochs: int = 5
     batch: int = 1024
     candidates: float = 0.1
     rate: float = 2e-2
     tuning_rate: float = 2e-3
-    query_rate: float = 0.1
-    logit_rate: float = 0.03
+    row_rate: float = 0.03
     dropout: float = 0.5
     regularization: float = 0.005
     spread: float = 0.1
-    code_spread: float = 0.1
+    relation_spread: float = 0.1
 
 
-TINY = replace(
-    Recipe(),
-    dim=16,
-    size="4x",
-    epochs=12,
-    tuning_epochs=2,
-    batch=64,
-    candidates=0.5,
-    rate=2e-2,
-    dropout=0.0,
-    regularization=0.0,
-)
+FROM_RANDOM = replace(Recipe(), epochs=12, rate=5e-3, row_rate=0.1, dropout=0.3, spread=0.5)
+"""Where codes are learned from random; relations start as they do elsewhere."""
+
+TINY = replace(Recipe(), dim=16, size="4x", epochs=12, tuning_epochs=2, batch=64, candidates=0.5)
+TINY = replace(TINY, dropout=0.0, regularization=0.0)
 
 
 class Step(NamedTuple):
@@ -115,7 +106,7 @@ class ComplEx(nn.Module):
         super().__init__()
         self.entities = entities
         self.relations = nn.Embedding(relations, entities.embedding_dim)
-        nn.init.normal_(self.relations.weight, std=recipe.spread)
+        nn.init.normal_(self.relations.weight, std=recipe.relation_spread)
         self.dropout = nn.Dropout(recipe.dropout)
         self.regularization = recipe.regularization
 
@@ -176,14 +167,18 @@ class LinkPrediction:
 
     Args:
         graph: the triples.
-        recipe: of the models.
+        recipe: of the models, but those of which codes are learned from random.
+        from_random: of those.
         seed: of weights, order and dropout.
         folder: for checkpoints and finished rows.
         experiment: tells of progress.
     """
 
-    def __init__(self, graph: Graph, recipe: Recipe, seed: int, folder: Path, experiment: Experiment) -> None:
-        self.graph, self.recipe, self.seed, self.folder, self.experiment = graph, recipe, seed, folder, experiment
+    def __init__(
+        self, graph: Graph, recipe: Recipe, from_random: Recipe, seed: int, folder: Path, experiment: Experiment
+    ) -> None:
+        self.graph, self.recipe, self.from_random = graph, recipe, from_random
+        self.seed, self.folder, self.experiment = seed, folder, experiment
         self.training = Queries(graph.train, graph.relations)
 
     def row(self, name: str) -> dict[str, Any]:
@@ -205,9 +200,9 @@ class LinkPrediction:
     def _model(self, name: str) -> ComplEx:
         """With its first weights; all but the full table and fresh codes begin with the trained full model."""
         torch.manual_seed(self.seed)
-        graph, recipe = self.graph, self.recipe
+        graph, recipe = self.graph, self._recipe(name)
         if name == LEARNED:
-            layer = fresh_codes(graph.entities, recipe.dim, recipe.size, recipe.code_spread)
+            layer = codes_from_one(graph.entities, recipe.dim, recipe.size, recipe.spread)
             return ComplEx(layer, graph.relations, recipe)
         table = nn.Embedding(graph.entities, recipe.dim)
         nn.init.normal_(table.weight, std=recipe.spread)
@@ -223,11 +218,11 @@ class LinkPrediction:
         return model.eval()
 
     def _train(self, model: ComplEx, name: str) -> Any:  # noqa: ANN401 - Progress
-        recipe = self.recipe
+        recipe = self._recipe(name)
         begins_trained = name in (TUNED, REFINED)
         rate = recipe.tuning_rate if begins_trained else recipe.rate
         epochs = recipe.tuning_epochs if begins_trained else recipe.epochs
-        optimizer = optimizer_for(model, rate, recipe.query_rate if name == LEARNED else recipe.logit_rate)
+        optimizer = optimizer_for(model, rate, recipe.row_rate)
         trainer = TaskTrainer(model, optimizer, epochs, self.seed, self._checkpoint(name))
         return trainer.fit(
             self._steps,
@@ -235,6 +230,9 @@ class LinkPrediction:
             lambda: self._ranks(model, self.graph.valid[::VALID_STEP])["mrr"],
             lambda line: self.experiment.say(f"{name}, {line}"),
         )
+
+    def _recipe(self, name: str) -> Recipe:
+        return self.from_random if name == LEARNED else self.recipe
 
     def _steps(self) -> Iterator[Step]:
         """All queries once, in random order."""
@@ -281,14 +279,16 @@ def main() -> None:
     if unknown := [row for row in rows if row not in ROWS]:
         experiment.parser.error(f"there is no row {unknown[0]!r}; the rows are {'; '.join(ROWS)}")
     torch.set_num_threads(arguments.threads)
-    graph, recipe = (made_up_graph(), TINY) if arguments.tiny else (read_graph(arguments.data), Recipe())
+    graph = made_up_graph() if arguments.tiny else read_graph(arguments.data)
+    recipe, from_random = (TINY, replace(TINY, row_rate=0.1, spread=0.5)) if arguments.tiny else (Recipe(), FROM_RANDOM)
     folder = experiment.work / f"link_prediction-seed{arguments.seed}"
-    task = LinkPrediction(graph, recipe, arguments.seed, folder, experiment)
+    task = LinkPrediction(graph, recipe, from_random, arguments.seed, folder, experiment)
     settings = {
         "entities": graph.entities,
         "relations": graph.relations,
         "triples": {part: len(getattr(graph, part)) // 2 for part in ("train", "valid", "test")},
         "recipe": asdict(recipe),
+        "recipe_from_random": asdict(from_random),
         "threads": arguments.threads,
     }
     write(experiment, [task.row(row) for row in rows], settings)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from experiment import Experiment
 from result_file import measured_rows
-from task_training import TaskTrainer, fresh_codes, mean_and_deviation, optimizer_for, size_of
+from task_training import TaskTrainer, codes_from_one, mean_and_deviation, optimizer_for, size_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -47,22 +47,24 @@ class Recipe:
         epochs: passes over the ratings.
         batch: ratings in a step.
         rate: learning rate of Adam; it falls to zero.
-        row_rate: learning rate of the rows that codes come from.
+        row_rate: learning rate of the logits that codes come from.
         decay: weight of the squares of all vectors and biases of a step.
         dropout: share of the numbers of user vectors that are dropped.
         spread: standard deviation of the first vectors.
+        code_spread: the same, of codewords.
     """
 
     dim: int = 64
     short_dim: int = 6
     size: str = "10x"
-    epochs: int = 12
+    epochs: int = 15
     batch: int = 1000
     rate: float = 1e-2
-    row_rate: float = 0.3
+    row_rate: float = 0.1
     decay: float = 0.1
     dropout: float = 0.0
     spread: float = 0.1
+    code_spread: float = 0.3
 
 
 TINY = replace(Recipe(), dim=16, short_dim=8, size="2x", epochs=8, batch=50, rate=2e-2)
@@ -179,7 +181,7 @@ class Recommendation:
 
     def _layer(self, row: str, count: int, recipe: Recipe) -> nn.Module:
         if row == LEARNED:
-            return fresh_codes(count, recipe.dim, recipe.size, recipe.spread)
+            return codes_from_one(count, recipe.dim, recipe.size, recipe.code_spread)
         dim = recipe.short_dim if row == SHORT else recipe.dim
         return nn.Embedding(count, dim, _weight=recipe.spread * torch.randn(count, dim))
 

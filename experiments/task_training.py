@@ -116,14 +116,6 @@ def optimizer_for(model: nn.Module, rate: float, row_rate: float | None = None) 
     return torch.optim.Adam([weight for weight in model.parameters() if weight.requires_grad], lr=rate, fused=True)
 
 
-def fresh_codes(count: int, dim: int, size: str, spread: float, padding_idx: int | None = None) -> KDEmbedding:
-    """The library's own layer for a size, whose vectors start with a standard deviation of `spread`."""
-    layer = KDEmbedding(count, dim, padding_idx, size=size)
-    with torch.no_grad():
-        layer.codec.codebook.mul_(spread)
-    return layer
-
-
 def codes_from_one(count: int, dim: int, size: str, spread: float, padding_idx: int | None = None) -> KDEmbedding:
     """A layer that learns logits, and in which all symbols begin with the same code, of a small vector.
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from task_training import TaskTrainer, fresh_codes, learned_from, mean_and_deviation, optimizer_for, size_of
+from task_training import TaskTrainer, codes_from_one, learned_from, mean_and_deviation, optimizer_for, size_of
 from torch import nn
 
 import kdcode
@@ -14,7 +14,7 @@ TARGETS = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
 
 def model_of(kind: str) -> nn.Sequential:
     torch.manual_seed(0)
-    layer = nn.Embedding(40, 8) if kind == "full" else fresh_codes(40, 8, "2x", 0.1)
+    layer = nn.Embedding(40, 8) if kind == "full" else codes_from_one(40, 8, "2x", 0.1)
     return nn.Sequential(layer, nn.Dropout(0.1), nn.Linear(8, 8))
 
 
