@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -59,6 +60,9 @@ def main() -> None:
             }
     torch.save(found, out / f"{rank}.pt")
     destroy_process_group()
+    # Worker threads of gloo may still hold tensors. A thread that lets go of one while the interpreter ends
+    # aborts the process (pytorch/pytorch#179291), so this process ends without that phase.
+    os._exit(0)
 
 
 if __name__ == "__main__":
