@@ -133,5 +133,6 @@ def test_example_keeps_its_lines():
     ],
 )
 def test_keywords_of_messages_become_flags(message, expected):
-    command = main.get_command(click.Context(main), "compress")
-    assert in_flags(message, command, click.Context(command)) == expected
+    group = click.Context(main, **main.context_settings)  # click keeps the help option of a command's first context
+    command = main.get_command(group, "compress")
+    assert in_flags(message, command, click.Context(command, parent=group)) == expected

@@ -27,7 +27,7 @@ def python(script: str, **settings: object) -> subprocess.CompletedProcess[str]:
 
 
 def examples(name: str) -> list[str]:
-    group = click.Context(main, info_name="kdcode")
+    group = click.Context(main, info_name="kdcode", **main.context_settings)
     text = main.get_command(group, name).epilog
     return [line.strip() for line in text.splitlines()[2:]]
 
