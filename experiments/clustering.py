@@ -154,7 +154,7 @@ def learn(task: Task, variant: Variant, seed: int) -> dict[str, np.ndarray]:
 
 def starting_parts(task: Task, start: str, points: Tensor, seed: int) -> tuple[FreeAssignment, CodecModule]:
     """The first logits and codewords: the library's fresh ones, or those that k-means gives."""
-    assignment = FreeAssignment(task.points, 1, task.clusters, generator=generator_for(seed, "logits"))
+    assignment = FreeAssignment(task.points, 1, task.clusters, lead=0.0, generator=generator_for(seed, "logits"))
     if start == "random":
         return assignment, make_module(task.spec, generator=generator_for(seed, "start"))
     variance = float((points - points.mean(dim=0)).square().sum())

@@ -7,7 +7,7 @@ import torch
 
 from kdcode.errors import OptionError
 from kdcode.nn import FixedAssignment, FreeAssignment, QueryAssignment
-from kdcode.nn.assignment import LEARNED, SCORES
+from kdcode.nn.assignment import FIRST_LEAD, LEARNED, SCORES
 
 
 def test_free_codes_are_the_largest_logits():
@@ -40,6 +40,32 @@ def test_first_values_repeat_for_a_generator(kind):
     assert not torch.equal(first["rows.weight"], other["rows.weight"])
 
 
+@pytest.mark.parametrize(
+    "assignment", [FreeAssignment(50, 3, 8), *(QueryAssignment(50, 3, 8, score=score) for score in SCORES)]
+)
+def test_all_symbols_start_with_the_first_codewords_by_the_same_lead(assignment):
+    scores = assignment(torch.arange(50)).detach()
+    assert not scores.argmax(dim=-1).any()
+    lead = scores[:, :, 0] - scores[:, :, 1:].amax(dim=-1)
+    torch.testing.assert_close(lead, torch.full((50, 3), FIRST_LEAD), rtol=0, atol=0.1)
+    assert not torch.equal(lead[0], lead[1])
+
+
+@pytest.mark.parametrize("assignment", [FreeAssignment(500, 3, 8, lead=0), QueryAssignment(500, 3, 8, batch_norm=True)])
+def test_codes_start_at_random_on_request(assignment):
+    assignment(torch.arange(500))
+    for column in assignment.codes(torch.arange(500)).T:
+        assert len(column.unique()) == 8
+
+
+def test_logits_begin_with_given_codes():
+    codes = torch.randint(8, (50, 3))
+    assignment = FreeAssignment.from_codes(codes, 8, lead=0.7)
+    assert torch.equal(assignment.codes(torch.arange(50)), codes)
+    ordered = assignment.logits.detach().sort(dim=-1).values
+    torch.testing.assert_close(ordered[:, :, -1] - ordered[:, :, -2], torch.full((50, 3), 0.7))
+
+
 @pytest.mark.parametrize("kind", LEARNED.values())
 def test_printing_tells_the_shape(kind):
     assert "num_embeddings=5, code_length=2, codebook_size=3" in repr(kind(5, 2, 3))
@@ -54,7 +80,7 @@ def scores_by_hand(assignment, ids):
             part = assignment.rows.weight[row, position * width : (position + 1) * width]
             for word, key in enumerate(assignment.keys[position]):
                 if assignment.score == "dot":
-                    found[place, position, word] = part @ key
+                    found[place, position, word] = part @ key + assignment.bias[position, word]
                 else:
                     found[place, position, word] = (part @ part - (part - key).square().sum()) / 2
     return found.detach()
@@ -63,7 +89,10 @@ def scores_by_hand(assignment, ids):
 @pytest.mark.parametrize("score", SCORES)
 def test_scores_compare_parts_of_queries_with_keys(score):
     torch.manual_seed(0)
-    assignment = QueryAssignment(7, 3, 5, 6, score=score, batch_norm=False)
+    assignment = QueryAssignment(7, 3, 5, 6, score=score)
+    with torch.no_grad():
+        for weight in assignment.parameters():
+            weight.normal_()
     ids = torch.tensor([6, 0, 2, 2])
     expected = scores_by_hand(assignment, ids.tolist())
     torch.testing.assert_close(assignment(ids).detach(), expected)
@@ -72,7 +101,9 @@ def test_scores_compare_parts_of_queries_with_keys(score):
 
 
 def test_the_nearest_key_is_chosen():
-    assignment = QueryAssignment(50, 2, 4, 4, score="distance", batch_norm=False)
+    assignment = QueryAssignment(50, 2, 4, 4, score="distance")
+    with torch.no_grad():
+        assignment.rows.weight.normal_()
     parts = assignment.rows.weight.detach().view(50, 2, 2)
     nearest = torch.stack([torch.cdist(parts[:, j], assignment.keys[j].detach()).argmin(dim=1) for j in (0, 1)], dim=1)
     assert torch.equal(assignment.codes(torch.arange(50)), nearest)
@@ -81,7 +112,7 @@ def test_the_nearest_key_is_chosen():
 @pytest.mark.parametrize("score", SCORES)
 def test_batch_statistics_standardise_and_running_ones_follow(score):
     torch.manual_seed(0)
-    assignment = QueryAssignment(400, 3, 5, score=score)
+    assignment = QueryAssignment(400, 3, 5, score=score, batch_norm=True)
     scores = assignment(torch.arange(400))
     torch.testing.assert_close(scores.mean(dim=0), torch.zeros(3, 5), rtol=0, atol=1e-5)
     torch.testing.assert_close(scores.var(dim=0), torch.ones(3, 5), rtol=1e-3, atol=1e-3)
@@ -112,7 +143,7 @@ def test_batch_statistics_keep_all_codewords_in_use():
 
 
 def test_one_symbol_alone_has_no_statistics_of_its_own():
-    assignment = QueryAssignment(5, 2, 3)
+    assignment = QueryAssignment(5, 2, 3, batch_norm=True)
     assert torch.isfinite(assignment(torch.tensor([4]))).all()
     assert assignment(torch.tensor([], dtype=torch.long)).shape == (0, 2, 3)
     assert int(assignment.batches) == 0
@@ -120,7 +151,7 @@ def test_one_symbol_alone_has_no_statistics_of_its_own():
 
 def test_codes_do_not_depend_on_autocast():
     torch.manual_seed(0)
-    assignment, ids = QueryAssignment(500, 4, 16), torch.arange(500)
+    assignment, ids = QueryAssignment(500, 4, 16, batch_norm=True), torch.arange(500)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         scores = assignment(ids)
     assert scores.dtype == torch.float32

@@ -26,10 +26,14 @@ ANY_ASSIGNMENT = pytest.mark.parametrize("assignment", LEARNED)
 
 
 def layer(composition="linear", assignment="free", **arguments):
+    """With random codes, as after some training."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         shape = {"codebook_size": 8, "code_length": 3, "composition": composition}
-        return KDEmbedding(N, DIM, **shape, assignment=assignment, **arguments)
+        module = KDEmbedding(N, DIM, **shape, assignment=assignment, **arguments)
+        if isinstance(assignment, str):
+            module.assignment.rows.weight.data.normal_()
+        return module
 
 
 @ANY_ASSIGNMENT
@@ -48,9 +52,29 @@ def test_training_and_evaluation_give_the_same_vectors(composition):
     torch.testing.assert_close(module.train()(ids), module.eval()(ids))
 
 
-def test_the_variance_is_that_of_an_embedding():
-    values = torch.cat([KDEmbedding(500, 40, codebook_size=16, code_length=8).weight.detach() for _ in range(4)])
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+def test_all_symbols_start_with_the_same_small_vector(composition):
+    torch.manual_seed(0)
+    module = KDEmbedding(50, 40, codebook_size=16, code_length=8, composition=composition)
+    first = module.eval().weight.detach()
+    torch.testing.assert_close(first, first[:1].expand(50, -1))
+    values = module.codec.decode(torch.randint(1, 16, (500, 8))).detach()
+    assert float(values.std()) == pytest.approx(0.3, rel=0.2)
+    assert 0 < float(first.std()) < 0.5 * float(values.std())
+
+
+def test_vectors_of_fixed_codes_have_the_variance_of_an_embedding():
+    codes = torch.randint(16, (500, 8))
+    values = torch.cat([KDEmbedding.from_codes(codes, 16, 40).weight.detach() for _ in range(4)])
     assert float(values.var()) == pytest.approx(float(nn.Embedding(2000, 40).weight.detach().var()), rel=0.1)
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+def test_codewords_are_drawn_again_as_large_as_asked(composition):
+    module = KDEmbedding(50, 40, codebook_size=16, code_length=8, composition=composition)
+    module.reset_codewords(std=0.02)
+    values = module.codec.decode(torch.randint(1, 16, (500, 8))).detach()
+    assert float(values.std()) == pytest.approx(0.02, rel=0.2)
 
 
 def test_padding_is_zero_and_gets_no_gradient():
@@ -316,7 +340,55 @@ def test_alternate_constructors_take_device_and_dtype():
 
 def test_fresh_logits_are_where_the_codec_is():
     module = KDEmbedding(N, DIM, composition=make_module(CodecSpec.named("linear", DIM, 8, 3), device="meta"))
-    assert module.assignment.keys.device.type == "meta"
+    assert module.assignment.logits.device.type == "meta"
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_codes_of_a_table_are_learned_further(kind):
+    coded = coded_table(kind)
+    if coded.spec.scale_bits:
+        with pytest.raises(OptionError, match="scale_bits=0"):
+            KDEmbedding.from_coded(coded, learn_codes=True)
+        return
+    module = KDEmbedding.from_coded(coded, 0, learn_codes=True)
+    torch.testing.assert_close(module.weight[1:], torch.from_numpy(coded.to_table().matrix)[1:], rtol=1e-4, atol=1e-4)
+    assert not module.weight[0].any()
+    ids = torch.arange(1, len(coded))
+    optimizer = kdcode.nn.make_optimizer(module, row_lr=2.0)
+    module(ids).square().sum().backward()
+    optimizer.step()
+    assert not torch.equal(module.codes, torch.from_numpy(coded.codes.astype("int64")))
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("learn", [False, True])
+def test_code_dropout_leaves_out_codewords_in_training_alone(kind, learn):
+    coded = coded_table(kind)
+    if learn and coded.spec.scale_bits:
+        return
+    module, ids = KDEmbedding.from_coded(coded, learn_codes=learn), torch.arange(len(coded))
+    whole = module.train()(ids).detach()
+    torch.testing.assert_close(module.eval()(ids).detach(), whole, rtol=1e-4, atol=1e-4)
+    module.code_dropout = 0.5
+    torch.testing.assert_close(module(ids).detach(), whole, rtol=1e-4, atol=1e-4)
+    module.train()
+    assert not torch.allclose(module(ids), whole, atol=1e-3)
+    module.code_dropout = 1.0
+    nothing = module(ids)
+    assert torch.equal(nothing[:1].expand_as(nothing) if not coded.spec.scale_bits else nothing, nothing)
+    nothing.sum().backward()
+    assert not module.codec.codebook.grad.any()
+
+
+def test_code_dropout_keeps_the_mean():
+    module, ids = layer("product"), torch.arange(N)
+    whole = module.eval()(ids).detach()
+    module.train().code_dropout = 0.25
+    torch.manual_seed(0)
+    draws = torch.stack([module(ids).detach() for _ in range(2000)])
+    torch.testing.assert_close(draws.mean(dim=0), whole, rtol=0, atol=0.05)
+    parts = draws.view(2000, N, 3, DIM // 3)
+    assert float((parts == 0).all(dim=-1).float().mean()) == pytest.approx(0.25, abs=0.01)
 
 
 def test_from_coded_takes_a_path(tmp_path):
@@ -330,7 +402,7 @@ def test_parts_of_ones_own():
     spec = CodecSpec.named("linear", DIM, 8, 3, codeword_dim=2)
     module = KDEmbedding(N, DIM, composition=make_module(spec))
     assert module.codec.codebook.shape == (3, 8, 2)
-    assert module.assignment.keys.shape == (3, 8, 4)
+    assert module.assignment.logits.shape == (N, 3, 8)
 
 
 def test_parts_that_do_not_fit_are_refused():

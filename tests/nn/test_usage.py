@@ -59,7 +59,8 @@ def collapsed(assignment):
         if assignment == "free":
             layer.assignment.logits[:, 0, 1] += 5
         else:
-            layer.assignment.query_mean[0] = -100 * layer.assignment.keys[0, 1]  # as if all queries were at this key
+            width = layer.assignment.keys.shape[2]
+            layer.assignment.rows.weight.normal_()[:, :width] += 10 * layer.assignment.keys[0, 1]
     assert layer.codes[:, 0].unique().tolist() == [1]
     return layer.eval()
 
@@ -85,6 +86,7 @@ def test_revived_codewords_are_used_and_vectors_hardly_change(assignment):
 def test_nothing_is_moved_where_all_codewords_are_used(assignment):
     torch.manual_seed(0)
     layer = KDEmbedding(500, 6, codebook_size=K, code_length=D, assignment=assignment)
+    layer.assignment.rows.weight.data.normal_(0, 10)
     layer(torch.arange(500))
     before = layer.eval().weight.detach()
     assert UsageMeter(layer)().unused == 0

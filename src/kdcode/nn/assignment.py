@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from kdcode.codec_torch.lookup import code_dtype
 from kdcode.errors import OptionError
 
 SCORES = ("dot", "distance")
 """How queries are compared with keys."""
+
+FIRST_LEAD = 0.5
+"""By how much the first codeword of each position is ahead of the others in the beginning."""
+
+FIRST_SPREAD = 0.01
+"""Standard deviation of scores in the beginning."""
 
 _NORM_BATCHES = 100
 _NORM_EPSILON = 1e-5
@@ -24,6 +31,8 @@ class FreeAssignment(nn.Module):
         num_embeddings: N.
         code_length: D.
         codebook_size: K.
+        lead: what the first codeword's logits are above the others in the beginning, so that all symbols start with the
+            same code; 0 for random codes, as in the paper.
         sparse: whether gradients have only the rows that were used, as in `nn.Embedding`; see `make_optimizer`.
         device: where the logits live.
         generator: draws the first logits, which are near zero.
@@ -35,14 +44,25 @@ class FreeAssignment(nn.Module):
         code_length: int,
         codebook_size: int,
         *,
+        lead: float = FIRST_LEAD,
         sparse: bool = False,
         device: torch.device | str | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         logits = torch.empty(num_embeddings, code_length * codebook_size, device=device)
-        self.rows = _rows(logits.normal_(0, 0.01, generator=generator), sparse=sparse)
+        logits.normal_(0, FIRST_SPREAD, generator=generator)[:, ::codebook_size] += lead
+        self.rows = _rows(logits, sparse=sparse)
         self.num_embeddings, self.code_length, self.codebook_size = num_embeddings, code_length, codebook_size
+
+    @classmethod
+    def from_codes(cls, codes: Tensor, codebook_size: int, lead: float = 1.0) -> FreeAssignment:
+        """Logits that begin with (N, D) codes, whose codewords are ahead of the others by `lead`."""
+        count, length = codes.shape
+        assignment = cls(count, length, codebook_size, lead=0.0, device=codes.device)
+        with torch.no_grad():
+            assignment.logits.zero_().scatter_(2, codes[:, :, None], lead)
+        return assignment
 
     @property
     def logits(self) -> Tensor:
@@ -81,8 +101,12 @@ class QueryAssignment(nn.Module):
     """A short query for every symbol, and K keys for every position; a code has the best key at each position.
 
     Takes N·q numbers while it is trained, where `FreeAssignment` takes N·D·K, and symbols with similar queries get
-    similar codes. With `batch_norm`, the scores of each key are standardised over the symbols of a batch, so that no
-    key is always the best and all codewords stay in use.
+    similar codes.
+
+    Queries start near zero, and the first key of each position leads by `FIRST_LEAD`: all symbols start with the same
+    code. With
+    `batch_norm`, they start with random codes instead, and the scores of each key are standardised over the symbols of
+    a batch, so that no key is always the best and all codewords stay in use.
 
     Scores are computed in float32 at least, under autocast too, so that a code does not depend on rounding.
 
@@ -93,13 +117,14 @@ class QueryAssignment(nn.Module):
         query_dim: q, a multiple of D, 4·D where left out; each position sees its own part of q/D numbers.
         score: "dot", the dot product of query and key (softmax form), or "distance", for the nearest key. With
             `batch_norm` both are the same.
-        batch_norm: whether scores are standardised.
+        batch_norm: whether scores are standardised; codes then start at random.
         sparse: whether gradients of queries have only the rows that were used; see `make_optimizer`.
         device: where the queries live.
         generator: draws the first queries and keys.
     """
 
     keys: nn.Parameter
+    bias: nn.Parameter | None
     query_mean: Tensor
     query_covariance: Tensor
     batches: Tensor
@@ -112,7 +137,7 @@ class QueryAssignment(nn.Module):
         query_dim: int | None = None,
         *,
         score: str = "dot",
-        batch_norm: bool = True,
+        batch_norm: bool = False,
         sparse: bool = False,
         device: torch.device | str | None = None,
         generator: torch.Generator | None = None,
@@ -125,16 +150,23 @@ class QueryAssignment(nn.Module):
             raise OptionError(f"score must be one of {', '.join(SCORES)}, got {score!r}")
         self.num_embeddings, self.code_length, self.codebook_size = num_embeddings, code_length, codebook_size
         self.score, self.batch_norm = score, batch_norm
-        queries = torch.empty(num_embeddings, query_dim, device=device).normal_(generator=generator)
+        spread = 1.0 if batch_norm else FIRST_SPREAD
+        queries = torch.empty(num_embeddings, query_dim, device=device).normal_(0, spread, generator=generator)
         keys = torch.empty(code_length, codebook_size, query_dim // code_length, device=device)
         self.rows = _rows(queries, sparse=sparse)
-        self.keys = nn.Parameter(keys.normal_(generator=generator))
+        self.keys = nn.Parameter(F.normalize(keys.normal_(generator=generator), dim=-1))
+        self.register_parameter("bias", None)
         if batch_norm:
             width = keys.shape[2]
             self.register_buffer("query_mean", torch.zeros(code_length, width, device=device))
             covariance = torch.eye(width, device=device).expand(code_length, -1, -1)
             self.register_buffer("query_covariance", covariance.clone())
             self.register_buffer("batches", torch.zeros((), device=device))
+        elif score == "distance":
+            self.keys.data[:, 0] = 0  # the nearest to a query of zeros; others lose by half of their squares
+        else:
+            self.bias = nn.Parameter(torch.zeros(code_length, codebook_size, device=device))
+            self.bias.data[:, 0] = FIRST_LEAD
 
     def forward(self, ids: Tensor) -> Tensor:
         """(n,) symbols to their (n, D, K) scores; in training, standardised over these symbols."""
@@ -159,7 +191,13 @@ class QueryAssignment(nn.Module):
         """Let codewords that are not in use have about half of the symbols of others; as `FreeAssignment.split`."""
         keys = self.keys[position]
         noise = torch.randn(len(empty), keys.shape[1], generator=generator).to(keys)
+        if not self.batch_norm:  # a copy must be the better one for half of the symbols, wherever their mean is
+            start = position * keys.shape[1]
+            mean = F.normalize(self.rows.weight[:, start : start + keys.shape[1]].mean(dim=0), dim=0)
+            noise = noise - (noise @ mean)[:, None] * mean
         keys[empty] = keys[chosen] + 0.01 * keys.std() * noise
+        if self.bias is not None:
+            self.bias[position, empty] = self.bias[position, chosen]
 
     def _parts(self, queries: Tensor) -> Tensor:
         """(n, q) queries to the (D, n, q/D) parts that positions see, float32 at least."""
@@ -178,10 +216,10 @@ class QueryAssignment(nn.Module):
             variance = (torch.bmm(keys, covariance) * keys).sum(dim=-1, keepdim=True)
             keys = keys * (variance + _NORM_EPSILON).rsqrt()
             shift = -torch.bmm(keys, mean[:, :, None])
-        elif self.score == "distance":
+        elif self.bias is None:
             shift = -keys.square().sum(dim=-1, keepdim=True) / 2  # the query's square is the same for all keys
         else:
-            return torch.bmm(parts, keys.transpose(1, 2)).transpose(0, 1)
+            shift = self.bias[:, :, None].to(keys.dtype)
         return torch.baddbmm(shift.transpose(1, 2), parts, keys.transpose(1, 2)).transpose(0, 1)
 
     def _running(self) -> tuple[Tensor | None, Tensor | None]:

@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from kdcode.codec import CodecSpec, Sizes
 from kdcode.codec_torch import CodecModule, make_module, module_of
+from kdcode.codec_torch.lookup import lookup, scale_rows
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.nn.assignment import LEARNED, Assignment, FixedAssignment
+from kdcode.nn.assignment import LEARNED, Assignment, FixedAssignment, FreeAssignment, LearnedAssignment
 from kdcode.nn.code_shape import code_shape
 from kdcode.nn.coded_embedding import CodedEmbedding
 from kdcode.nn.coded_layer import CodedSource, as_coded
@@ -22,12 +24,22 @@ from kdcode.nn.estimators import ESTIMATORS
 DEFAULT_SIZE = "20x"
 """Of a layer for which neither a size nor a shape is asked for."""
 
+LEARNED_STD = 0.3
+"""Standard deviation of vectors of random codewords, where codes are learned."""
+
+FIRST_SHARE = 0.2
+"""How large the codewords are that all symbols start with, beside the others."""
+
 
 class KDEmbedding(EmbeddingLayer):
     """Drop-in for `nn.Embedding` whose vectors are composed from D codewords chosen out of K each.
 
     Three parts, each replaceable: an assignment (symbol to code), a gradient estimator (how gradients reach a learnable
-    assignment) and a codec (codewords to vector). Fresh vectors have the variance of a fresh `nn.Embedding`.
+    assignment) and a codec (codewords to vector).
+
+    Where codes are learned, all symbols start with the same code, of small codewords. A symbol takes others when its
+    gradients ask for them; symbols that are hardly seen keep a vector near zero. Vectors of random
+    codewords have a standard deviation of 0.3; `reset_codewords` changes it.
 
     Args:
         num_embeddings: N.
@@ -39,14 +51,16 @@ class KDEmbedding(EmbeddingLayer):
         code_length: D; 16 where K or a composition is given without it.
         composition: "linear" (where K or D is given without it), "lstm", "product" or "grouped"; or a `CodecModule`
             with its own K, D and codeword size.
-        assignment: "query" (a `QueryAssignment`) or "free" (a `FreeAssignment`) learn codes with the task; or an
-            assignment of your own making, such as a `FixedAssignment`.
+        assignment: "free" (a `FreeAssignment`) or "query" (a `QueryAssignment`, which takes less memory) learn codes
+            with the task; or an assignment of your own making, such as a `FixedAssignment`.
         device: where the layer lives.
         dtype: type of parameters and vectors, as in `nn.Embedding`.
 
     Attributes:
         estimator: "straight-through", "soft" or "gumbel"; of no effect with fixed codes or in evaluation mode.
         temperature: T of the softmax; assign to it to follow a schedule.
+        code_dropout: share of codewords left out of vectors in training, others being enlarged instead; 0 at first.
+            A dropout of whole positions: the model does not come to rely on any one of them.
     """
 
     def __init__(  # noqa: PLR0913 - those of nn.Embedding, and the parts
@@ -59,11 +73,12 @@ class KDEmbedding(EmbeddingLayer):
         codebook_size: int | None = None,
         code_length: int | None = None,
         composition: str | CodecModule | None = None,
-        assignment: str | Assignment = "query",
+        assignment: str | Assignment = "free",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx)
+        is_fresh = not isinstance(composition, CodecModule)
         if not isinstance(composition, CodecModule):
             named = {"codebook_size": codebook_size, "code_length": code_length, "composition": composition}
             composition = make_module(_spec(num_embeddings, embedding_dim, size, named), device=device)
@@ -78,7 +93,24 @@ class KDEmbedding(EmbeddingLayer):
         self.codec = composition
         self.estimator = "straight-through"
         self.temperature = 1.0
+        self.code_dropout = 0.0
+        if is_fresh and isinstance(assignment, LearnedAssignment):
+            self.reset_codewords(LEARNED_STD)
         self.to(device=device, dtype=dtype)
+
+    @torch.no_grad()
+    def reset_codewords(self, std: float) -> None:
+        """Draw fresh codewords.
+
+        Args:
+            std: standard deviation of vectors that are composed from random codewords. Where codes are learned, the
+                first codewords of all positions, which every symbol starts with, are five times smaller.
+        """
+        self.codec.reset_parameters()
+        outermost = self.codec.codebook if self.codec.basis is None else self.codec.basis
+        outermost.mul_(std)
+        if isinstance(self.assignment, LearnedAssignment):
+            self.codec.codebook[:, 0].mul_(FIRST_SHARE)
 
     @classmethod
     def from_codes(
@@ -114,21 +146,39 @@ class KDEmbedding(EmbeddingLayer):
         coded: CodedSource,
         padding_idx: int | None = None,
         *,
+        learn_codes: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> KDEmbedding:
         """A layer that starts as a coded table, or that of a .kdc file: its codes fixed, its codewords to be trained.
 
         `KDEmbedding.from_coded(kdcode.compress(table))` starts from a table of vectors.
+
+        Args:
+            coded: the table.
+            padding_idx: symbol whose vector is zero and never trained.
+            learn_codes: whether codes are trained further too, by a `FreeAssignment` that begins with them. Give
+                `make_optimizer` a small `row_lr` then, such as 0.03, so that they are not forgotten at once.
+            device: where the layer lives.
+            dtype: type of parameters and vectors.
+
+        Raises:
+            OptionError: codes are to be learned, and rows of the table have scales, which no assignment learns.
         """
         coded = as_coded(coded)
         codes = torch.from_numpy(coded.codes.astype("int64"))
+        assignment: Assignment = FixedAssignment(codes, coded.codebook_size, coded.code_length)
+        if learn_codes:
+            if coded.spec.scale_bits:
+                raise OptionError("learn_codes: rows of this table have scales; compress it with scale_bits=0")
+            assignment = FreeAssignment.from_codes(codes, coded.codebook_size)
+        composition = module_of(coded.codec)
         return cls(
             len(coded),
             coded.embedding_dim,
             padding_idx,
-            composition=module_of(coded.codec),
-            assignment=FixedAssignment(codes, coded.codebook_size, coded.code_length),
+            composition=composition,
+            assignment=assignment,
             device=device,
             dtype=dtype,
         )
@@ -171,11 +221,24 @@ class KDEmbedding(EmbeddingLayer):
 
     def vectors_of(self, ids: Tensor) -> Tensor:
         """(n,) ids to (n, d) vectors, by the gradient estimator where codes are being learned."""
-        if not self.training or isinstance(self.assignment, FixedAssignment):
+        if not self.training:
             return self.codec.decode(self.codes_of(ids))
+        if isinstance(self.assignment, FixedAssignment):
+            codes = self.codes_of(ids)
+            if not self.code_dropout:
+                return self.codec.decode(codes)
+            words = lookup(codes[:, : self.assignment.code_length], self.codec.codebook)
+            return scale_rows(self.codec(self._drop(words)), codes, self.codec.scale_levels)
         words = ESTIMATORS[self.estimator](self.assignment(ids), self.codec.codebook, self.temperature).words
-        vectors: Tensor = self.codec(words)
+        vectors: Tensor = self.codec(self._drop(words))
         return vectors
+
+    def _drop(self, words: Tensor) -> Tensor:
+        """(n, D, e) codewords, of which some are left out."""
+        if not self.code_dropout:
+            return words
+        kept = F.dropout(words.new_ones(words.shape[:2]), self.code_dropout)
+        return words * kept[:, :, None]
 
     def extra_repr(self) -> str:
         """Shape and estimator for printing."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from kdcode.errors import OptionError
 from kdcode.nn.assignment import LearnedAssignment
 
-ROW_RATE = 0.3
+ROW_RATE = 0.1
 """Learning rate of logits and queries: the root mean square of a row's step."""
 
 _EPSILON = 1e-12
