@@ -29,7 +29,7 @@ class Recipe(NamedTuple):
     """
 
     steps: int = 100
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-5
     save_every: int = 20
 
 

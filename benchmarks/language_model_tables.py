@@ -25,13 +25,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from calibration import root_of_moment
 from distillation import Recipe, distilled
 from model_files import file_sizes
 from next_tokens import OriginalModel, Text, changes, read_ids, windows
 from result_file import kept, measured_rows, write_result
 from table_copies import KDCODE, CopiedTable, Wanted, wanted
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from kdcode.learning.model_calibration import Observed
 
 RESULTS = Path(__file__).parent / "results" / "language_model_tables.json"
 PACKAGES = ("numpy", "torch", "transformers", "gguf")
@@ -86,8 +87,9 @@ class Benchmark:
         self.mean = states.mean(dim=(0, 1))
         counts = torch.bincount(texts["train"], minlength=len(original.table)).numpy()
         self.weights = weightings(counts)
-        root = root_of_moment(states.flatten(0, 1))
-        self.copies = CopiedTable(original.table.numpy(), work / "codes", self.weights, root)
+        flat = states.flatten(0, 1).double()
+        seen = Observed(torch.from_numpy(counts), flat.T @ flat, len(flat))
+        self.copies = CopiedTable(original.table.numpy(), work / "codes", self.weights, seen.root)
 
     def rows(self) -> Iterator[tuple[Path, Callable[[], Record]]]:
         """The file of every row, and what measures it; how kdcode's codes are learned is chosen on the way."""
@@ -103,8 +105,9 @@ class Benchmark:
         best = [self.at(times, chosen) for times in self.scale.times]
         shape = self.original.table.shape
         plain = list(wanted((shape[0], shape[1]), self.scale.times))
-        beside = [one for one in plain if one.label.startswith("as ")]  # these take longest
-        first = dict.fromkeys((*(one for one in plain if one not in beside), *best))
+        as_peers = [one for one in plain if one.label.startswith("as ")]
+        beside = [self.like(chosen, one) for one in as_peers]  # these take longest
+        first = dict.fromkeys((*(one for one in plain if one not in as_peers), *best))
         for one in first:
             yield self.work / f"copies-{one.stem}.json", lambda one=one: self.measured("copies", one, self.test)
         for one in best:
@@ -120,6 +123,11 @@ class Benchmark:
     def at(times: int, like: Wanted | None = None) -> Wanted:
         """The copy of kdcode that is so many times smaller, learned like another."""
         return (like or Wanted(KDCODE, "", ""))._replace(size=f"{times}x", label=f"{times}x")
+
+    @staticmethod
+    def like(chosen: Wanted, one: Wanted) -> Wanted:
+        """A copy of kdcode, learned like another."""
+        return one._replace(weighting=chosen.weighting, is_calibrated=chosen.is_calibrated)
 
     def measured(self, part: str, one: Wanted, text: Text) -> Record:
         """A copy in place of the table, without training."""

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from calibration import calibrated
 from peers import ROW_PEERS, Matrix
 from torch import Tensor
 
 import kdcode
+from kdcode.learning.model_calibration import compress_for_states
+from kdcode.options import CompressOptions
 
 KDCODE = "kdcode"
 SETTING = ("composition", "codebook_size", "code_length", "groups", "rotation", "codebook_dtype")
@@ -26,7 +27,7 @@ class Wanted(NamedTuple):
         size: for kdcode, like 20x.
         label: the size as a table calls it: 20x, or "as int8 rows" for the size that those have.
         weighting: the weights of its rows by name; "none" counts every row alike.
-        is_calibrated: whether the error of logits counts; see calibration.py.
+        is_calibrated: whether the error of logits counts; see `compress_for_states`.
     """
 
     method: str
@@ -114,11 +115,15 @@ class CopiedTable:
         if not path.exists():
             self.work.mkdir(parents=True, exist_ok=True)
             weights = None if one.weighting == "none" else self.weights[one.weighting]
-            how = {"effort": self.effort, "checkpoint": f"{path}.checkpoint"}
+            table, options = (
+                kdcode.as_table(self.matrix, weights=weights),
+                CompressOptions().changed(effort=self.effort),
+            )
+            how = {"checkpoint": f"{path}.checkpoint"}
             if one.is_calibrated and self.root is not None:
-                coded = calibrated(self.matrix, weights, self.root, one.size, **how)
+                coded = compress_for_states(table, self.root, options, {"size": one.size}, how)
             else:
-                coded = kdcode.compress(kdcode.as_table(self.matrix, weights=weights), one.size, **how)
+                coded = kdcode.compress(table, one.size, options=options, **how)
             kdcode.save(coded, path)
             Path(f"{path}.checkpoint").unlink(missing_ok=True)
         return kdcode.load(path)

@@ -51,6 +51,7 @@ MORE_ARGUMENTS = {
     "nn/coded_embedding_bag.py: __init__": 8,  # those of nn.EmbeddingBag, the form and whether it is trained
     "nn/kd_embedding.py: __init__": 10,  # those of nn.Embedding, and a code's size, shape and parts
     "nn/assignment.py: __init__": 9,  # the shape of a code, how queries are scored, and those of torch
+    "integrations/torch_models.py: compress_embeddings": 8,  # which layers, and how they are compressed
 }
 """The functions that may have more arguments, and how many. Commands of `cli` have one for each flag."""
 

@@ -358,3 +358,56 @@ def test_a_real_language_model_from_its_gguf_file(run, tmp_path):
         found, expected = coded(**text).logits, decoded(**text).logits
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
     assert coded.generate(**text, max_new_tokens=3, do_sample=False).shape[1] > text["input_ids"].shape[1]
+
+
+@pytest.fixture
+def with_tokenizer(originals, tmp_path):
+    """The language model with a tokenizer that knows 300 words, and a text."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    folder = shutil.copytree(originals / "llama", tmp_path / "with-tokenizer")
+    words = Tokenizer(models.WordLevel({f"w{number}": number for number in range(VOCABULARY)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder)
+    (tmp_path / "text.txt").write_text(" ".join(f"w{number % 90}" for number in range(3000)))
+    return folder
+
+
+def test_codes_are_calibrated_by_a_text(run, with_tokenizer, tmp_path):
+    rotated = [*FAST, "--rotation"]
+    result = run("compress-model", with_tokenizer, tmp_path / "small", *rotated, "--calibrate", tmp_path / "text.txt")
+    assert result.exit_code == 0, result.stderr
+    assert "calibrated" in result.stdout
+    before, plain, after = (
+        transformers.AutoModelForCausalLM.from_pretrained(folder)
+        for folder in (with_tokenizer, _plain(run, with_tokenizer, tmp_path, rotated), tmp_path / "small")
+    )
+    ids = torch.arange(90)[None]
+    with torch.no_grad():
+        wanted = before(ids).logits[..., :90]
+        errors = [float((model(ids).logits[..., :90] - wanted).square().mean()) for model in (plain, after)]
+    assert errors[1] < 0.95 * errors[0]
+
+
+def _plain(run, source, tmp_path, flags):
+    assert run("compress-model", source, tmp_path / "plain", *flags).exit_code == 0
+    return tmp_path / "plain"
+
+
+@pytest.mark.parametrize(("text", "words"), [("", "no text"), (None, "does not exist")])
+def test_a_text_that_cannot_be_used_is_refused(run, with_tokenizer, tmp_path, text, words):
+    path = tmp_path / "other.txt"
+    if text is not None:
+        path.write_text(text)
+    result = run("compress-model", with_tokenizer, tmp_path / "small", *FAST, "--rotation", "--calibrate", path)
+    assert result.exit_code != 0
+    assert words in result.stderr
+    assert not (tmp_path / "small").exists()
+
+
+def test_a_model_without_a_tokenizer_cannot_be_calibrated(run, originals, tmp_path):
+    (tmp_path / "text.txt").write_text("some words")
+    flags = [*FAST, "--rotation", "--calibrate", tmp_path / "text.txt"]
+    result = run("compress-model", originals / "llama", tmp_path / "small", *flags)
+    assert result.exit_code != 0
+    assert "tokenizer" in result.stderr

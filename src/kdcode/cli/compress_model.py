@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kdcode.learning import Goal
     from kdcode.learning.model_report import ModelReport
 
-_SHORT = ("size", "only", "heads", "effort", "seed", "dtype", "gguf_file", "force", "as_json", "quiet")
+_SHORT = ("size", "only", "heads", "calibrate", "effort", "seed", "dtype", "gguf_file", "force", "as_json", "quiet")
 """The flags that most runs need."""
 
 
@@ -68,6 +68,13 @@ def _sections() -> Sections:
     "those with a matrix of their own get codes too.",
 )
 @click.option(
+    "--calibrate",
+    metavar="TEXT",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A text file like what the model will read. The model is run on some of it first: frequent tokens then count "
+    "more, and output layers keep their logits much better.",
+)
+@click.option(
     "--min-rows", type=click.IntRange(min=1), help="Leave tables with fewer rows as they are; 5000 by default."
 )
 @click.option(
@@ -92,6 +99,7 @@ def command(
     *,
     only: tuple[str, ...],
     heads: str,
+    calibrate: str | None,
     min_rows: int | None,
     dtype: str,
     gguf_file: str | None,
@@ -127,7 +135,13 @@ def command(
         loaded = folder.load(dtype)
     for note in loaded.notes:
         click.echo(f"{click.style('note:', fg='cyan')} {shown(note)}", err=True)
-    layers = {"only": list(only) or None, "heads": heads, **({} if min_rows is None else {"min_rows": min_rows})}
+    layers: dict[str, Any] = {
+        "only": list(only) or None,
+        "heads": heads,
+        **({} if min_rows is None else {"min_rows": min_rows}),
+    }
+    if calibrate is not None:
+        layers["calibrate"] = folder.calibration(loaded, Path(calibrate))
     with _resumable(target, fresh=fresh) as kept, naming_flags(OptionError):
         result = _compressed(
             folder, loaded, Path(target), {**_goals(goal), **layers, **settings, "checkpoint": kept}, force

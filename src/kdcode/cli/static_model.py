@@ -14,7 +14,7 @@ from kdcode.errors import OptionError
 from kdcode.integrations.model2vec_folder import compress_folder
 from kdcode.printable import shown
 
-_MEANINGLESS = ("only", "heads", "min_rows", "dtype", "gguf_file")
+_MEANINGLESS = ("only", "heads", "calibrate", "min_rows", "dtype", "gguf_file")
 
 
 def refuse_other_flags() -> None:

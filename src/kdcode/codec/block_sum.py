@@ -92,7 +92,7 @@ class BlockSum(Codec):
         words = self.codebook
         if self.basis is not None:
             if self.spec.is_rotated:
-                vectors = within_reach(vectors @ self.basis.T.astype(np.float64))
+                vectors = within_reach(vectors @ self.inverse_basis)
             else:
                 return encode_sums(self.reduced(vectors), self.reduced_words, beam, sweeps)
         codes = np.empty((len(vectors), self.spec.code_length), dtype=np.int64)

@@ -252,6 +252,19 @@ class Codec(ABC):
         """Rows that a search works on at a time."""
 
     @cached_property
+    def inverse_basis(self) -> DoubleArray:
+        """(d, inner_dim): vectors times it are the coordinates that codewords add up to, where the basis is square.
+
+        A learned rotation is inverted by its transpose, but for rounding. A basis that was fitted to hidden states is
+        not: see `kdcode.nn.compress_embeddings(calibrate=...)`.
+        """
+        basis = np.asarray(self.basis, dtype=np.float64)
+        try:
+            return np.asarray(np.linalg.inv(basis))
+        except np.linalg.LinAlgError:
+            return np.asarray(np.linalg.pinv(basis))
+
+    @cached_property
     def reduced_basis(self) -> tuple[DoubleArray, FloatArray]:
         """(d, k) directions and the (inner_dim, k) basis in them, both in the same unit; k is the smaller of both dims.
 

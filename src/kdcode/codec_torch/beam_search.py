@@ -59,7 +59,7 @@ def _encode_blocks(codec: BlockSum, vectors: Tensor, beam: int, sweeps: int) -> 
     spec = codec.spec
     words = torch.from_numpy(np.array(codec.codebook)).to(vectors.device)
     if codec.basis is not None:
-        vectors = vectors @ torch.from_numpy(np.array(codec.basis)).to(vectors.device).t()
+        vectors = vectors @ torch.from_numpy(codec.inverse_basis).to(vectors)
     codes = torch.empty(len(vectors), spec.code_length, dtype=torch.int64, device=vectors.device)
     for block in spec.blocks:
         part = words[block.positions, :, : block.width].contiguous()

@@ -16,10 +16,16 @@ from kdcode.errors import FormatError, MissingExtraError, OptionError
 from kdcode.files import check_readable
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CONFIG, MODULES = "config.json", "modules.json"
 GGUF = ".gguf"
+
+CALIBRATION_TOKENS, CALIBRATION_WINDOW = 16_384, 256
+"""How much of a text is read for calibration, and how much of it at a time."""
+
+CALIBRATION_CHARACTERS = 20 * CALIBRATION_TOKENS
 
 _WEIGHTS = (
     "*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "pytorch_model.bin.index.json", "*.gguf",
@@ -130,6 +136,31 @@ class ModelFolder:
             except Exception as error:
                 notes.append(f"its tokenizer cannot be read, so none is written: {_first_line(error)}")
         return LoadedModel(model.eval(), tokenizer, notes)
+
+    def calibration(self, loaded: LoadedModel, text: Path) -> list[dict[str, Tensor]]:
+        """Inputs of the model that show how it is used: windows of a text file, from its beginning.
+
+        Raises:
+            FormatError: there is no tokenizer that Transformers can load, or the text has no tokens.
+            FileError: there is no such file.
+        """
+        transformers = _package("transformers", "Transformers models")
+        check_readable(text)
+        with text.open(encoding="utf-8", errors="replace") as file:
+            words = file.read(CALIBRATION_CHARACTERS)
+        path, tokenizer = self.folder / self.inner, loaded.tokenizer
+        try:
+            with quiet_transformers():
+                if tokenizer is None:
+                    tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
+                ids = tokenizer(words, return_tensors="pt")["input_ids"][0]
+        except Exception as error:
+            raise FormatError(f"{path}: Transformers cannot load its tokenizer: {_first_line(error)}") from error
+        if not len(ids):
+            raise FormatError(f"{text}: has no text to calibrate with")
+        most = getattr(loaded.model.config, "max_position_embeddings", None) or CALIBRATION_WINDOW
+        window = min(CALIBRATION_WINDOW, int(most))
+        return [{"input_ids": part[None]} for part in ids[:CALIBRATION_TOKENS].split(window)]
 
     def write(self, loaded: LoadedModel, target: Path) -> list[str]:
         """Write a model to an empty folder, with all that belongs to it; gives the names of what was left out."""

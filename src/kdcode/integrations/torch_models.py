@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, Unpack
 
 from torch import nn
 
+from kdcode.learning.model_calibration import Batch
 from kdcode.learning.model_compression import Request, RowWeights, replace_embeddings
 from kdcode.learning.model_layers import MIN_ROWS, Only
 from kdcode.learning.model_report import ModelReport
@@ -27,7 +29,7 @@ class ModelKeywords(CompressKeywords, total=False):
 
 
 @listing_keywords(RunSettings)
-def compress_embeddings(
+def compress_embeddings(  # noqa: PLR0913 - which layers, and how they are compressed
     model: nn.Module,
     size: str | int | None = None,
     *,
@@ -36,6 +38,7 @@ def compress_embeddings(
     weights: RowWeights | None = None,
     min_rows: int = MIN_ROWS,
     trainable: bool = False,
+    calibrate: Iterable[Batch] | None = None,
     **keywords: Unpack[ModelKeywords],
 ) -> ModelReport:
     """Replace the embeddings of a model by codes, in place.
@@ -64,6 +67,10 @@ def compress_embeddings(
             name of the layer.
         min_rows: tables with fewer rows are left as they are, such as those of positions.
         trainable: whether codewords are trained with the model; codes stay as they are.
+        calibrate: some inputs of the model, such as the ids of a few hundred sentences: batches that are each a tensor,
+            a dict of keywords, or several arguments. The model is run on them first. Rows then count by how often they
+            are used, unless `weights` says otherwise, and codes of output layers are chosen so that logits change
+            little for the hidden states that occur. Much better for language models, whose states are far from even.
         **keywords: `bits`, `max_error` and `options`, as in `kdcode.compress`, single options, and how to run. They are
             listed below. Each table has a checkpoint of its own, whose name ends with that of the layer.
 
@@ -78,7 +85,7 @@ def compress_embeddings(
         pretrained.check(model)
     asked: dict[str, Any] = {"size": size, **keywords}
     show = _show_layer if keywords.get("progress") is True else None
-    report = replace_embeddings(model, Request(asked, only, heads, weights, min_rows, trainable, show))
+    report = replace_embeddings(model, Request(asked, only, heads, weights, min_rows, trainable, calibrate, show))
     if pretrained is not None:
         pretrained.remember_codes(model)
     return report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -17,6 +17,7 @@ from kdcode.errors import OptionError, TableError
 from kdcode.files import beside
 from kdcode.inputs import as_table
 from kdcode.learning.compression import compress
+from kdcode.learning.model_calibration import Batch, can_be_fitted, compress_for_states, observe
 from kdcode.learning.model_layers import (
     MIN_ROWS,
     Matrix,
@@ -50,7 +51,7 @@ class Request:
     Args:
         keywords: those of `compress`, the size among them.
         on_layer: called with the name and the shape of a layer before its codes are learned.
-        only, heads, weights, min_rows, trainable: see there.
+        only, heads, weights, min_rows, trainable, calibrate: see there.
     """
 
     keywords: Mapping[str, Any] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Request:
     weights: RowWeights | None = None
     min_rows: int = MIN_ROWS
     trainable: bool = False
+    calibrate: Iterable[Batch] | None = None
     on_layer: Callable[[str, tuple[int, ...]], None] | None = None
 
 
@@ -77,7 +79,7 @@ def replace_embeddings(model: nn.Module, request: Request) -> ModelReport:
         )
     wanted = choose(found, request.only, request.heads)
     kept = _kept_as_they_are(wanted, request.min_rows)
-    before, coded = _model_bytes(model), _learned(wanted, kept, how, request)
+    before, coded = _model_bytes(model), _learned(model, wanted, kept, how, request)
     new: dict[str, nn.Module] = {}
     layers = []
     for matrix in wanted:
@@ -105,17 +107,24 @@ def _kept_as_they_are(wanted: Sequence[Matrix], min_rows: int) -> dict[Matrix, s
 
 
 def _learned(
-    wanted: Sequence[Matrix], kept: dict[Matrix, str], how: _How, request: Request
+    model: nn.Module, wanted: Sequence[Matrix], kept: dict[Matrix, str], how: _How, request: Request
 ) -> dict[Matrix, CodedTable]:
     """Codes for all matrices but those in `kept`, to which those are added that cannot get small enough."""
-    tables = _tables([matrix for matrix in wanted if matrix not in kept], request.weights)
+    matrices = [matrix for matrix in wanted if matrix not in kept]
+    weights, roots = request.weights, {}
+    if request.calibrate is not None and matrices:
+        how.check_calibration()
+        seen = observe(model, matrices, request.calibrate)
+        weights = {matrix.name: observed.weights for matrix, observed in seen.items()} if weights is None else weights
+        roots = {matrix: observed.root for matrix, observed in seen.items() if _codes_its_heads(matrix, request)}
+    tables = _tables(matrices, weights)
     how.check(list(tables.values()))
     coded = {}
-    for matrix in [matrix for matrix in wanted if matrix not in kept]:
+    for matrix in matrices:
         if request.on_layer is not None:
             request.on_layer(matrix.name, tuple(matrix.weight.shape))
         try:
-            coded[matrix] = how.learn(matrix, tables[matrix.name])
+            coded[matrix] = how.learn(matrix, tables[matrix.name], roots.get(matrix))
         except OptionError as error:
             if matrix.is_named:
                 raise OptionError(f"{matrix.name}: {error}") from error
@@ -155,9 +164,20 @@ class _How:
                 "give how many times smaller, such as 20x"
             )
 
-    def learn(self, matrix: Matrix, table: VectorTable) -> CodedTable:
-        """Codes for a matrix; refused where they are not smaller than it."""
-        goals = {} if self.goal is None else vars(self.goal)
+    def check_calibration(self) -> None:
+        """Refuse what calibration cannot work with."""
+        if self.goal is not None and self.goal.max_error is not None:
+            raise OptionError(
+                "calibrate: codes keep logits, and not vectors to an error; give size or bits in its place"
+            )
+        if self.goal is None and not can_be_fitted(self.options):
+            raise OptionError(
+                f"calibrate: {self.options.composition} codes without a rotation cannot be fitted to states; give "
+                "rotation=True, or a size"
+            )
+
+    def learn(self, matrix: Matrix, table: VectorTable, root: Tensor | None = None) -> CodedTable:
+        """Codes for a matrix, for products with states where there is a root; refused where they are not smaller."""
         if self.goal is None:
             _refuse_larger(checked_spec(table, self.options).sizes(len(table)), matrix)
         settings: dict[str, Any] = {**vars(self.settings)}
@@ -165,9 +185,20 @@ class _How:
         checkpoint = self.settings.checkpoint
         if isinstance(checkpoint, str | Path):
             settings["checkpoint"] = beside(Path(checkpoint), f"{Path(checkpoint).name}.{matrix.name}", "")
-        coded = compress(table, options=self.options, **goals, **settings)
+        coded = None if root is None else compress_for_states(table, root, self.options, self._goals, settings)
+        if coded is None:
+            coded = compress(table, options=self.options, **self._goals, **settings)
         _refuse_larger(coded.sizes, matrix)
         return coded
+
+    @property
+    def _goals(self) -> dict[str, Any]:
+        return {} if self.goal is None else vars(self.goal)
+
+
+def _codes_its_heads(matrix: Matrix, request: Request) -> bool:
+    """Whether an output layer will compute logits from the codes of a matrix."""
+    return any(place.is_chosen for place in matrix.heads) or (matrix.is_chosen and request.heads != "full")
 
 
 def _refuse_larger(sizes: Sizes, matrix: Matrix) -> None:
