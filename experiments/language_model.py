@@ -45,6 +45,7 @@ class Recipe:
         rate: first learning rate of SGD.
         composition_rate: first learning rate of Adam, which trains an LSTM composition; it falls as `rate` does.
         row_rate: first learning rate of the row-wise steps that train learned codes; it falls as `rate` does.
+        bfloat16: whether products are computed in bfloat16 while training.
     """
 
     hidden: int
@@ -59,6 +60,7 @@ class Recipe:
     rate: float = 1.0
     composition_rate: float = 1e-3
     row_rate: float = ROW_RATE
+    bfloat16: bool = False
 
     def rate_factor(self, epoch: int) -> float:
         """What learning rates are multiplied with in an epoch, counted from 0."""
@@ -196,14 +198,15 @@ class Trainer:
         return math.exp(sum(self.losses) / steps)
 
     def _step(self, words: Tensor, targets: Tensor, state: State | None) -> tuple[float, State]:
-        logits, (hidden, memory) = self.model(words, state)
-        loss = F.cross_entropy(logits, targets.flatten(), reduction="sum") / self.recipe.lanes
+        with torch.autocast(words.device.type, torch.bfloat16, enabled=self.recipe.bfloat16):
+            logits, (hidden, memory) = self.model(words, state)
+        loss = F.cross_entropy(logits.float(), targets.flatten(), reduction="sum") / self.recipe.lanes
         self.model.zero_grad()
         (loss if self.penalty is None else loss + self.penalty(words)).backward()
         nn.utils.clip_grad_norm_(self.by_sgd, self.recipe.clip)
         for optimizer in self.optimizers:
             optimizer.step()
-        return float(loss.detach()), (hidden.detach(), memory.detach())
+        return float(loss.detach()), (hidden.detach().float(), memory.detach().float())
 
     def _save(self, path: Path) -> None:
         state = {

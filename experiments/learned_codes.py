@@ -5,18 +5,23 @@
 The model, its recipe and the text are those of Table 1 (ptb_perplexity.py). Rows:
 
 - conventional: a full table.
+- conventional-dropout: the same, with dropout of the numbers of word vectors.
 - post-hoc: codes of the conventional row's table, by `kdcode.compress` at the size of the other rows, are fixed; the
   model is trained again from scratch with codewords in place of the table, as in the paper.
 - learned: codes, codewords and model are learned together from random, with no vectors given.
-- guided: the same, and composed vectors are pulled to the table of the conventional row.
-- alongside: the same, with a full table that is trained alongside and thrown away.
+- learned-dropout: the same, with `code_dropout`.
+- begun: the same, but codes and codewords begin with those of the conventional row's table.
+- guided: as learned-dropout, and composed vectors are pulled to the table of the conventional row.
+- alongside: as guided, with a full table that is trained alongside and thrown away.
 
-Perplexities are those of the frozen layer, with codewords as the file stores them. Every row keeps a checkpoint per
-epoch in the work folder and goes on from it; finished rows are not run again.
+All but the first row and `learned` have the same dropout. Products are computed in bfloat16 while training, and
+perplexities in float32 with the frozen layer, whose codewords are as the file stores them. Every row keeps a checkpoint
+per epoch in the work folder and goes on from it; finished rows are not run again.
 """
 
 from __future__ import annotations
 
+import copy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -37,13 +42,24 @@ from language_model import (
 )
 from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import kdcode
 from kdcode.nn import FullTableGuidance, KDEmbedding, TableGuidance, UsageMeter
 
-ROWS = ("conventional", "post-hoc", "learned", "guided", "alongside")
-CODES = {"codebook_size": 8, "code_length": 16, "composition": "linear"}
+ROWS = (
+    *("conventional", "conventional-dropout", "post-hoc", "learned", "learned-dropout", "begun", "guided"),
+    "alongside",
+)
+FIXED = ("conventional", "conventional-dropout", "post-hoc")
+"""The rows that learn no codes."""
+WITHOUT_DROPOUT = ("conventional", "learned")
+RECIPE = replace(SMALL, bfloat16=True)
+CODES = {"codebook_size": 16, "code_length": 25, "composition": "product"}
 CODEBOOK_DTYPE = "float16"
+DROPOUT = 0.1
+BEGUN_ROW_RATE = 0.03
+"""Row rate of codes that begin with those of a table."""
 PULL = 1.0
 """Weight of guidance, beside the loss of a lane's words."""
 TINY_RECIPE = replace(SMALL, hidden=16, epochs=2, unroll=10, lanes=4)
@@ -64,6 +80,14 @@ class GuidedEmbedding(nn.Module):
             return self.layer(ids)
         vectors, self.pull = self.guidance(ids)
         return vectors
+
+
+class DroppedEmbedding(nn.Embedding):
+    """A full table with dropout of the numbers of its vectors."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids of any shape to vectors."""
+        return F.dropout(super().forward(ids), DROPOUT, self.training)
 
 
 class LearnedCodes:
@@ -87,15 +111,9 @@ class LearnedCodes:
 
     def trained(self, row: str, experiment: Experiment) -> dict[str, Any]:
         """Train the model of a row, and measure it with its frozen layer."""
-        torch.manual_seed(self.seed)
-        embedding = self.fresh_embedding(row)
-        model = LanguageModel(embedding, len(self.corpus.words), self.recipe)
-        start_weights(model, self.recipe, self.seed)
-        layer = embedding
-        if isinstance(embedding, GuidedEmbedding):
-            layer = embedding.layer
-            embedding.guidance.table.weight.data.copy_(layer.eval().weight)
-        meter = UsageMeter(layer) if row in ("learned", "guided", "alongside") else None
+        embedding, model = self.fresh_model(row)
+        layer = embedding.layer if isinstance(embedding, GuidedEmbedding) else embedding
+        meter = None if row in FIXED else UsageMeter(layer)
         usage: list[dict[str, float | None]] = []
 
         def show(run: Training, done: int, of: int) -> None:
@@ -105,19 +123,42 @@ class LearnedCodes:
             if done == of and meter is not None:
                 usage.append(meter().as_dict())
 
-        trainer = Trainer(model, self.recipe, self.folder / f"{row}.pt", self.penalty(row, embedding))
+        recipe = replace(self.recipe, row_rate=BEGUN_ROW_RATE) if row == "begun" else self.recipe
+        trainer = Trainer(model, recipe, self.folder / f"{row}.pt", self.penalty(row, embedding))
         run = trainer.train(self.corpus, show)
         return self.record(row, model, layer, run) | {"last_usage": usage[-1] if usage else None}
 
+    def fresh_model(self, row: str) -> tuple[nn.Module, LanguageModel]:
+        """The embedding of a row and the model around it, before training."""
+        torch.manual_seed(self.seed)
+        embedding = self.fresh_embedding(row)
+        layer = embedding.layer if isinstance(embedding, GuidedEmbedding) else embedding
+        first = copy.deepcopy(layer.codec.state_dict()) if row == "begun" else None
+        model = LanguageModel(embedding, len(self.corpus.words), self.recipe)
+        start_weights(model, self.recipe, self.seed)
+        if isinstance(layer, KDEmbedding):
+            layer.code_dropout = 0.0 if row in WITHOUT_DROPOUT else DROPOUT
+            if first is not None:
+                layer.codec.load_state_dict(first)
+            elif row not in FIXED:
+                layer.reset_codewords(self.recipe.spread / 3**0.5)  # the deviation of uniform numbers
+        if isinstance(embedding, GuidedEmbedding):
+            embedding.guidance.table.weight.data.copy_(layer.eval().weight)
+        return embedding, model
+
     def fresh_embedding(self, row: str) -> nn.Module:
-        """The embedding of a row, before training."""
+        """The embedding of a row, before weights are drawn."""
         words, hidden = len(self.corpus.words), self.recipe.hidden
         if row == "conventional":
             return nn.Embedding(words, hidden)
+        if row == "conventional-dropout":
+            return DroppedEmbedding(words, hidden)
         if row == "post-hoc":
             coded = self.post_hoc_codes()
             codes = torch.from_numpy(coded.codes[:, : coded.code_length].astype(np.int64))
             return KDEmbedding.from_codes(codes, coded.codebook_size, hidden, composition=coded.spec.composition)
+        if row == "begun":
+            return KDEmbedding.from_coded(self.post_hoc_codes(), learn_codes=True)
         layer = KDEmbedding(words, hidden, **self.shape)
         return GuidedEmbedding(layer) if row == "alongside" else layer
 
@@ -183,19 +224,21 @@ def main() -> None:
             parser.error(f"there is no row {row!r}; the rows are {', '.join(ROWS)}")
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
-    recipe, shape = (TINY_RECIPE, TINY_CODES) if arguments.tiny else (SMALL, CODES)
+    recipe, shape = (TINY_RECIPE, TINY_CODES) if arguments.tiny else (RECIPE, CODES)
     corpus = made_up_corpus() if arguments.tiny else read_corpus(arguments.data)
     folder = experiment.work / f"seed{arguments.seed}"
     table = LearnedCodes(corpus, recipe, shape, seed=arguments.seed, folder=folder)
-    settings = {"recipe": asdict(recipe), "codes": shape, "codebook_dtype": CODEBOOK_DTYPE, "pull": PULL}
+    settings = {"recipe": asdict(recipe), "codes": shape, "codebook_dtype": CODEBOOK_DTYPE}
+    settings |= {"dropout": DROPOUT, "begun_row_rate": BEGUN_ROW_RATE, "pull": PULL}
     for row in rows:
         table.run(row, experiment)
         finished = [table.run(name, experiment) for name in ROWS if (folder / f"{name}.json").exists()]
-        experiment.write({**settings, "threads": arguments.threads}, finished)
-    print(f"{'':16}{'valid':>8}{'test':>8}{'bytes':>12}{'smaller':>9}")
+        seconds = sum(record["epochs"] * record["seconds_per_epoch"] for record in finished)
+        experiment.write({**settings, "threads": arguments.threads}, finished, seconds=seconds)
+    print(f"{'':22}{'valid':>8}{'test':>8}{'bytes':>12}{'smaller':>9}")
     for record in finished:
         print(
-            f"{record['row']:16}{record['valid_perplexity']:8.1f}{record['test_perplexity']:8.1f}"
+            f"{record['row']:22}{record['valid_perplexity']:8.1f}{record['test_perplexity']:8.1f}"
             f"{record['bytes']:12,}{record['times_smaller']:8.1f}x"
         )
 

@@ -2,8 +2,8 @@
 
     python experiments/link_prediction.py --data FOLDER --work FOLDER
 
-Five rows: the full table; codes of the trained table, put in its place; the same codes, with codewords and relations
-trained further, or codes too; and codes that are learned in the task from random (all entities begin with the same).
+Four rows: the full table; codes of the trained table, put in its place; the same codes, with codewords and relations
+trained further; and codes that are learned in the task from random (all entities begin with the same).
 Entity vectors are used on both sides of a score, so a coded layer composes the vectors of all candidates at every step.
 
 Relations are reciprocal. The loss is the cross entropy of each tail against the tails of the batch and a random part of
@@ -22,15 +22,15 @@ from typing import Any, NamedTuple
 import torch
 from experiment import Experiment, kept
 from knowledge_graph import DATA, Graph, Queries, Tails, made_up_graph, read_graph
-from task_training import TaskTrainer, codes_from_one, learned_from, optimizer_for, size_of
+from task_training import TaskTrainer, optimizer_for, size_of
 from torch import Tensor, nn
 
 import kdcode
 from kdcode.nn import KDEmbedding
 
 FULL, AFTER, LEARNED = "full table", "codes after training", "codes learned in the task"
-TUNED, REFINED = "the same, codewords trained on", "the same, codes and codewords trained on"
-ROWS = (FULL, AFTER, TUNED, REFINED, LEARNED)
+TUNED = "the same, codewords trained on"
+ROWS = (FULL, AFTER, TUNED, LEARNED)
 VALID_STEP = 4
 """One of so many validation triples decides which epoch is the best."""
 
@@ -51,7 +51,7 @@ class Recipe:
         row_rate: learning rate of the logits that codes come from.
         dropout: share of the numbers of head vectors that are dropped.
         regularization: weight of the third powers of the absolute values of a triple's three complex vectors (N3).
-        spread: standard deviation of the first vectors, or of codewords.
+        spread: standard deviation of the first vectors of a full table.
         relation_spread: the same, for relations.
     """
 
@@ -63,14 +63,14 @@ class Recipe:
     candidates: float = 0.1
     rate: float = 2e-2
     tuning_rate: float = 2e-3
-    row_rate: float = 0.03
+    row_rate: float = 0.1
     dropout: float = 0.5
     regularization: float = 0.005
     spread: float = 0.1
     relation_spread: float = 0.1
 
 
-FROM_RANDOM = replace(Recipe(), epochs=12, rate=5e-3, row_rate=0.1, dropout=0.3, spread=0.5)
+FROM_RANDOM = replace(Recipe(), epochs=12, rate=5e-3, dropout=0.3)
 """Where codes are learned from random; relations start as they do elsewhere."""
 
 TINY = replace(Recipe(), dim=16, size="4x", epochs=12, tuning_epochs=2, batch=64, candidates=0.5)
@@ -202,7 +202,7 @@ class LinkPrediction:
         torch.manual_seed(self.seed)
         graph, recipe = self.graph, self._recipe(name)
         if name == LEARNED:
-            layer = codes_from_one(graph.entities, recipe.dim, recipe.size, recipe.spread)
+            layer = KDEmbedding(graph.entities, recipe.dim, size=recipe.size)
             return ComplEx(layer, graph.relations, recipe)
         table = nn.Embedding(graph.entities, recipe.dim)
         nn.init.normal_(table.weight, std=recipe.spread)
@@ -214,12 +214,12 @@ class LinkPrediction:
             uses = torch.bincount(graph.train[:, 0], minlength=graph.entities).double().clamp_min(0.5).sqrt()
             source = kdcode.as_table(table.weight.detach().numpy(), weights=uses.numpy())
             coded = kdcode.compress(source, recipe.size, effort="fast", seed=self.seed)
-            model.entities = learned_from(coded) if name == REFINED else KDEmbedding.from_coded(coded)
+            model.entities = KDEmbedding.from_coded(coded)
         return model.eval()
 
     def _train(self, model: ComplEx, name: str) -> Any:  # noqa: ANN401 - Progress
         recipe = self._recipe(name)
-        begins_trained = name in (TUNED, REFINED)
+        begins_trained = name == TUNED
         rate = recipe.tuning_rate if begins_trained else recipe.rate
         epochs = recipe.tuning_epochs if begins_trained else recipe.epochs
         optimizer = optimizer_for(model, rate, recipe.row_rate)
@@ -280,7 +280,7 @@ def main() -> None:
         experiment.parser.error(f"there is no row {unknown[0]!r}; the rows are {'; '.join(ROWS)}")
     torch.set_num_threads(arguments.threads)
     graph = made_up_graph() if arguments.tiny else read_graph(arguments.data)
-    recipe, from_random = (TINY, replace(TINY, row_rate=0.1, spread=0.5)) if arguments.tiny else (Recipe(), FROM_RANDOM)
+    recipe, from_random = (TINY, TINY) if arguments.tiny else (Recipe(), FROM_RANDOM)
     folder = experiment.work / f"link_prediction-seed{arguments.seed}"
     task = LinkPrediction(graph, recipe, from_random, arguments.seed, folder, experiment)
     settings = {

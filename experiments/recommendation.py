@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from experiment import Experiment
 from result_file import measured_rows
-from task_training import TaskTrainer, codes_from_one, mean_and_deviation, optimizer_for, size_of
+from task_training import TaskTrainer, mean_and_deviation, optimizer_for, size_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -51,7 +51,6 @@ class Recipe:
         decay: weight of the squares of all vectors and biases of a step.
         dropout: share of the numbers of user vectors that are dropped.
         spread: standard deviation of the first vectors.
-        code_spread: the same, of codewords.
     """
 
     dim: int = 64
@@ -64,7 +63,6 @@ class Recipe:
     decay: float = 0.1
     dropout: float = 0.0
     spread: float = 0.1
-    code_spread: float = 0.3
 
 
 TINY = replace(Recipe(), dim=16, short_dim=8, size="2x", epochs=8, batch=50, rate=2e-2)
@@ -181,7 +179,7 @@ class Recommendation:
 
     def _layer(self, row: str, count: int, recipe: Recipe) -> nn.Module:
         if row == LEARNED:
-            return codes_from_one(count, recipe.dim, recipe.size, recipe.code_spread)
+            return KDEmbedding(count, recipe.dim, size=recipe.size)
         dim = recipe.short_dim if row == SHORT else recipe.dim
         return nn.Embedding(count, dim, _weight=recipe.spread * torch.randn(count, dim))
 

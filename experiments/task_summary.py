@@ -32,13 +32,9 @@ class TaskItem(NamedTuple):
 
 
 def task_items(result: Results) -> Iterator[TaskItem]:
-    """A line or more for each experiment that has a result."""
+    """A line or more for each experiment."""
     for name, lines in _LINES.items():
-        try:
-            kept = result(name)
-        except FileNotFoundError:  # not measured yet
-            continue
-        yield from lines(kept)
+        yield from lines(result(name))
 
 
 def _classification(kept: Record) -> Iterator[TaskItem]:
@@ -56,9 +52,9 @@ def _classification(kept: Record) -> Iterator[TaskItem]:
 
 def _link_prediction(kept: Record) -> Iterator[TaskItem]:
     rows = {row["row"]: row for row in kept["rows"]}
-    further = ("the same, codewords trained on", "the same, codes and codewords trained on")
-    names = ("full table", "codes after training", *further, "codes learned in the task")
+    names = ("full table", "codes after training", "the same, codewords trained on", "codes learned in the task")
     cells = [f"{rows[name]['test_mrr']:.3f}, {rows[name]['test_hits_at_10']:.3f}" for name in names]
+    cells.insert(3, NOTHING)
     what = "FB15k-237: MRR, Hits@10"
     yield TaskItem(what, "link_prediction.py", kept["seconds"], _smaller(rows.values()), *cells)
 
@@ -72,6 +68,15 @@ def _recommendation(kept: Record) -> Iterator[TaskItem]:
     yield TaskItem(what, "recommendation.py", kept["seconds"], _smaller(rows.values()), *cells)
 
 
+def _language_model(kept: Record) -> Iterator[TaskItem]:
+    rows = {row["row"]: row for row in kept["rows"]}
+    names = ("conventional", NOTHING, "post-hoc", "begun", "learned-dropout")
+    cells = [f"{rows[name]['test_perplexity']:.1f}" if name in rows else NOTHING for name in names]
+    smaller = min(row["times_smaller"] for row in rows.values() if row["times_smaller"] > 1)
+    what = "Penn Treebank: perplexity"
+    yield TaskItem(what, "learned_codes.py", kept["seconds"], f"{smaller:.0f}x", *cells)
+
+
 def _smaller(rows: Any) -> str:  # noqa: ANN401 - an iterable of records
     """How many times smaller the largest coded row is."""
     return f"{min(row['smaller'] for row in rows if row.get('smaller', 1) > 1):.0f}x"
@@ -82,6 +87,7 @@ def _spread(row: Record, name: str, digits: int) -> str:
 
 
 _LINES: dict[str, Callable[[Record], Iterator[TaskItem]]] = {
+    "learned_codes": _language_model,
     "text_classification": _classification,
     "link_prediction": _link_prediction,
     "recommendation": _recommendation,

@@ -12,15 +12,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-import kdcode
-from kdcode.codec_torch import module_of
 from kdcode.files import replacing
-from kdcode.nn import FreeAssignment, KDEmbedding, make_optimizer
+from kdcode.nn import KDEmbedding, make_optimizer
 from kdcode.nn.assignment import LearnedAssignment
 
 Batch = TypeVar("Batch")
-FIRST_SPREAD, FIRST_LEAD = 0.2, 0.5
-"""Of the codewords that all symbols begin with: their spread beside that of others, and the lead of their logits."""
 
 
 @dataclass
@@ -114,36 +110,6 @@ def optimizer_for(model: nn.Module, rate: float, row_rate: float | None = None) 
         given = {} if row_rate is None else {"row_lr": row_rate}
         return make_optimizer(model, lr=rate, **given)
     return torch.optim.Adam([weight for weight in model.parameters() if weight.requires_grad], lr=rate, fused=True)
-
-
-def codes_from_one(count: int, dim: int, size: str, spread: float, padding_idx: int | None = None) -> KDEmbedding:
-    """A layer that learns logits, and in which all symbols begin with the same code, of a small vector.
-
-    Symbols that are hardly seen so keep a vector that says nothing, where random codes would make it noise. Other
-    codewords start with a standard deviation of `spread`.
-    """
-    layer = KDEmbedding(count, dim, padding_idx, size=size, assignment="free")
-    with torch.no_grad():
-        layer.codec.codebook.mul_(spread)
-        layer.codec.codebook[:, 0].mul_(FIRST_SPREAD)
-        layer.assignment.logits[:, :, 0].add_(FIRST_LEAD)
-    return layer
-
-
-def learned_from(coded: kdcode.CodedTable, padding_idx: int | None = None, lead: float = 1.0) -> KDEmbedding:
-    """A layer that starts as a coded table and learns its codes further.
-
-    Args:
-        coded: its rows have no scales.
-        padding_idx: symbol whose vector is zero.
-        lead: by how much the logit of a code's codeword is above the others in the beginning.
-    """
-    assignment = FreeAssignment(len(coded), coded.code_length, coded.codebook_size)
-    codes = torch.from_numpy(coded.codes.astype("int64"))
-    with torch.no_grad():
-        assignment.logits.scatter_(2, codes[:, :, None], lead)
-    codec = module_of(coded.codec)
-    return KDEmbedding(len(coded), coded.embedding_dim, padding_idx, composition=codec, assignment=assignment)
 
 
 def size_of(layer: nn.Embedding | KDEmbedding) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from experiment import Experiment
 from labelled_text import FILES, PADDING, UNKNOWN, TextTask, made_up_task, read_task
 from result_file import measured_rows
 from task_accuracy import Sentences, batches, read_table
-from task_training import TaskTrainer, codes_from_one, learned_from, mean_and_deviation, optimizer_for, size_of
+from task_training import TaskTrainer, mean_and_deviation, optimizer_for, size_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -65,7 +65,8 @@ class Recipe:
         word_dropout: share of the numbers of word vectors dropped.
         unknown_share: of the words that become the unknown word, so that its vector is trained.
         spread: standard deviation of vectors that start at random.
-        code_spread: the same, of codewords.
+        random_word_dropout: `word_dropout` where codes are learned from random.
+        random_code_dropout: share of codewords dropped there.
         random_rate_factor: by how much the rate is multiplied where codes are learned from random.
         glove_row_rate: learning rate of the logits, where codes start with those of GloVe.
         random_row_rate: the same, where they start at random.
@@ -81,7 +82,8 @@ class Recipe:
     word_dropout: float = 0.2
     unknown_share: float = 0.02
     spread: float = 0.1
-    code_spread: float = 0.3
+    random_word_dropout: float = 0.2
+    random_code_dropout: float = 0.0
     random_rate_factor: float = 0.5
     glove_row_rate: float = 0.03
     random_row_rate: float = 0.1
@@ -96,6 +98,8 @@ RECIPES = {
         widths=(1, 2, 3),
         word_dropout=0.5,
         unknown_share=0.1,
+        random_word_dropout=0.4,
+        random_code_dropout=0.2,
         glove_row_rate=0.01,
     ),
 }
@@ -170,6 +174,8 @@ class Classification:
         started = time.process_time()
         torch.manual_seed(self.seed)
         model = Classifier(self._layer(row), self.task.classes, self.recipe)
+        if self._is_from_random(row):
+            model.word_dropout.p = self.recipe.random_word_dropout
         record: dict[str, Any] = {"start": self.start, "row": row, "seed": self.seed}
         if row == AFTER:
             model.load_state_dict(torch.load(self._full_model, weights_only=True))
@@ -193,17 +199,22 @@ class Classification:
         recipe = self.recipe
         if self.start == "glove":
             return recipe.rate, recipe.glove_row_rate
-        return recipe.rate * (recipe.random_rate_factor if row == LEARNED else 1), recipe.random_row_rate
+        factor = recipe.random_rate_factor if self._is_from_random(row) else 1
+        return recipe.rate * factor, recipe.random_row_rate
+
+    def _is_from_random(self, row: str) -> bool:
+        """Whether codes are learned, and begin at random."""
+        return row == LEARNED and self.start == "random"
 
     def _layer(self, row: str) -> nn.Embedding | KDEmbedding:
-        if row == LEARNED and self.start == "random":
-            recipe = self.recipe
-            return codes_from_one(len(self.task.words), recipe.dim, recipe.size, recipe.code_spread, PADDING)
+        if self._is_from_random(row):
+            layer = KDEmbedding(len(self.task.words), self.recipe.dim, PADDING, size=self.recipe.size)
+            layer.code_dropout = self.recipe.random_code_dropout
+            return layer
         table = self.first(self.seed)
         if row in (FULL, AFTER):
             return nn.Embedding(*table.shape, padding_idx=PADDING, _weight=table)
-        coded = self._codes(table)
-        return learned_from(coded, PADDING) if row == LEARNED else KDEmbedding.from_coded(coded, PADDING)
+        return KDEmbedding.from_coded(self._codes(table), PADDING, learn_codes=row == LEARNED)
 
     def _codes(self, table: Tensor) -> kdcode.CodedTable:
         """Codes of a table, in which frequent words count more."""

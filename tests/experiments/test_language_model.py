@@ -108,7 +108,7 @@ def test_an_lstm_composition_has_its_own_optimizer():
 
 
 def test_learned_codes_have_row_wise_steps():
-    layer = KDEmbedding(len(CORPUS.words), TINY.hidden, codebook_size=4, code_length=4)
+    layer = KDEmbedding(len(CORPUS.words), TINY.hidden, codebook_size=4, code_length=4, assignment="query")
     by = trained_by(Trainer(fresh(layer), TINY))
     assert by["RowAdam"] == {"embedding.assignment.rows.weight"}
     assert {"embedding.assignment.keys", "embedding.codec.codebook"} <= by["SGD"]

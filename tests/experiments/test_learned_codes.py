@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from learned_codes import ROWS
+from learned_codes import FIXED, ROWS
 
 
 @pytest.fixture(scope="module")
@@ -17,15 +17,16 @@ def test_every_row_is_trained_and_written(tiny):
     assert [row["row"] for row in result["rows"]] == list(ROWS)
     assert all(row in printed for row in ROWS)
     assert result["settings"]["seed"] == 3
-    full, *coded = result["rows"]
-    assert full["bytes"] == 4 * 200 * 16
+    full, dropped, *coded = result["rows"]
+    assert full["bytes"] == dropped["bytes"] == 4 * 200 * 16
+    assert full["valid_perplexity"] != dropped["valid_perplexity"]
     for row in coded:
         assert row["bytes"] == coded[0]["bytes"]  # at the same bytes
         assert row["times_smaller"] == pytest.approx(full["bytes"] / row["bytes"], abs=0.1)
         assert row["file_bytes"] == (folder / "work" / "seed3" / f"{row['row']}.kdc").stat().st_size
         # The frozen layer, with rounded codewords, is nearly as good as the one that was trained.
         assert row["valid_perplexity"] == pytest.approx(row["valid_by_epoch"][-1], rel=0.02)
-        assert (row["last_usage"] is None) == (row["row"] == "post-hoc")
+        assert (row["last_usage"] is None) == (row["row"] in FIXED)
 
 
 def test_finished_rows_are_not_run_again(tiny, run_tiny):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from task_training import TaskTrainer, codes_from_one, learned_from, mean_and_deviation, optimizer_for, size_of
+from task_training import TaskTrainer, mean_and_deviation, optimizer_for, size_of
 from torch import nn
 
 import kdcode
@@ -14,7 +14,7 @@ TARGETS = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
 
 def model_of(kind: str) -> nn.Sequential:
     torch.manual_seed(0)
-    layer = nn.Embedding(40, 8) if kind == "full" else codes_from_one(40, 8, "2x", 0.1)
+    layer = nn.Embedding(40, 8) if kind == "full" else KDEmbedding(40, 8, size="2x")
     return nn.Sequential(layer, nn.Dropout(0.1), nn.Linear(8, 8))
 
 
@@ -76,15 +76,12 @@ def test_rates_fall_and_codes_have_the_optimizer_of_the_library():
     assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(1e-2 * (1 - 7 / 8))
 
 
-def test_a_layer_that_learns_further_starts_as_the_coded_table():
+def test_the_size_of_a_layer_is_that_of_its_table():
     rows = np.random.default_rng(0).normal(size=(60, 8)).astype("float32")
     coded = kdcode.compress(rows, codebook_size=8, code_length=4, composition="product", effort="fast")
-    layer = learned_from(coded, padding_idx=0)
-    fixed = KDEmbedding.from_coded(coded, 0)
-    assert torch.equal(layer.codes, fixed.codes)
-    assert torch.allclose(layer.weight, fixed.weight, atol=1e-6)
-    assert size_of(layer) == size_of(fixed)
-    assert size_of(layer)["bytes"] == coded.sizes.embedding
+    for learn_codes in (False, True):
+        layer = KDEmbedding.from_coded(coded, learn_codes=learn_codes)
+        assert size_of(layer)["bytes"] == coded.sizes.embedding
     assert size_of(nn.Embedding(60, 8)) == {"bytes": 60 * 8 * 4, "smaller": 1.0}
 
 
