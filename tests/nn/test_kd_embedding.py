@@ -365,7 +365,7 @@ def test_codes_of_a_table_are_learned_further(kind):
 def test_code_dropout_leaves_out_codewords_in_training_alone(kind, learn):
     coded = coded_table(kind)
     if learn and coded.spec.scale_bits:
-        return
+        pytest.skip("codes of rows with scales are not learned")
     module, ids = KDEmbedding.from_coded(coded, learn_codes=learn), torch.arange(len(coded))
     whole = module.train()(ids).detach()
     torch.testing.assert_close(module.eval()(ids).detach(), whole, rtol=1e-4, atol=1e-4)
@@ -375,7 +375,8 @@ def test_code_dropout_leaves_out_codewords_in_training_alone(kind, learn):
     assert not torch.allclose(module(ids), whole, atol=1e-3)
     module.code_dropout = 1.0
     nothing = module(ids)
-    assert torch.equal(nothing[:1].expand_as(nothing) if not coded.spec.scale_bits else nothing, nothing)
+    if not coded.spec.scale_bits:  # a row's scale is no codeword, and stays
+        torch.testing.assert_close(nothing, nothing[:1].expand_as(nothing))
     nothing.sum().backward()
     assert not module.codec.codebook.grad.any()
 
