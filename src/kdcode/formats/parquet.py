@@ -209,7 +209,8 @@ def _batches(path: Path, file: Arrow, columns: _Columns, options: ReadOptions) -
         memory.check(f"row group {number}", max(group.total_byte_size, 8 * most))
         rows = int(_BATCH_VALUES * max(1, group.num_rows) // max(1, most) // len(columns.vectors))
         rows = max(1, min(CHUNK_ROWS, rows, limit or CHUNK_ROWS))
-        for batch in file.iter_batches(rows, row_groups=[number], columns=asked):
+        # Threads read several columns at once; for one column they only make Arrow keep more memory.
+        for batch in file.iter_batches(rows, row_groups=[number], columns=asked, use_threads=not has_lists):
             if batch.schema.names != expected:
                 raise ValueError("names of columns and of fields in columns are the same")
             kept = batch.slice(0, limit and limit - done)
