@@ -2,11 +2,15 @@
 
     python benchmarks/symbol_index.py --symbols path/to/symbols.txt
 
-reads one symbol a line, measures with the first 100,000 of them and with 1,000,000 made ones (pairs of the read ones,
-joined by an underscore, because a million real distinct words are hard to come by), prints a table and writes
-benchmarks/results/symbol_index.json. Every index is opened and asked in processes of its own; lookups are counted in
-processor time. Looked-up symbols are drawn uniformly from the existing ones: the worst case for anything that remembers
-what it saw last.
+reads one symbol a line, measures with the first 100,000 of them, with 400,000 made ones (pairs of the read ones, joined
+by an underscore, because so many real distinct words are hard to come by) and with 10,000,000 numbered ones, prints a
+table and writes benchmarks/results/symbol_index.json. It takes some five minutes, and 4 GB of memory.
+
+Every index is opened and asked in processes of its own, and files are in the page cache by then. Lookups are counted in
+processor time, of strings that were never hashed before, in two ways:
+
+    warm    among 1,000 symbols, each of which was looked up before
+    spread  drawn uniformly from all, after 100,000 others: the worst case for anything that remembers what it saw last
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ import numpy as np
 from result_file import write_result
 
 from kdcode import bitpack
+from kdcode.codec import CodecSpec, make_codec
+from kdcode.coded import CodedTable
+from kdcode.storage import load, save
 from kdcode.symbols import StoredSymbols
 
 RESULTS = Path(__file__).parent / "results" / "symbol_index.json"
@@ -74,7 +81,7 @@ def open_sorted(folder: Path) -> Lookup:
                 low = middle + 1
             else:
                 high = middle
-        return bitpack.value_at(order[low // 8], low % 8, bits)
+        return bitpack.value_at(order[low // 8].tobytes(), low % 8, bits)
 
     return lookup
 
@@ -97,26 +104,35 @@ def open_marisa(folder: Path) -> Lookup:
 
     def lookup(symbol: str) -> int:
         key = trie[symbol]
-        return bitpack.value_at(order[key // 8], key % 8, bits)
+        return bitpack.value_at(order[key // 8].tobytes(), key % 8, bits)
 
     return lookup
 
 
 def build_kdcode(symbols: list[str], folder: Path) -> int:
-    """The four symbol tensors of a .kdc file."""
+    """A .kdc file with K = 256, D = 16 and d = 100; the bytes of its four symbol tensors."""
+    spec = CodecSpec.named("linear", 100, 256, 16, codebook_dtype="int8")
+    codec = make_codec(spec, {"codebook": np.random.default_rng(0).normal(size=(16, 256, 100))})
     stored = StoredSymbols.build(symbols)
-    (folder / "count").write_text(str(len(stored)))
-    return save_arrays(stored.arrays, folder)
+    save(CodedTable(stored, np.zeros((len(symbols), spec.row_bytes), dtype=np.uint8), codec), folder / "table.kdc")
+    return stored.nbytes
 
 
 def open_kdcode(folder: Path) -> Lookup:
-    """Map the four tensors."""
-    arrays = {name: load_array(folder, name) for name in ("blocks", "ends", "heads", "order")}
-    return StoredSymbols(int((folder / "count").read_text()), arrays).row_of
+    """Map the file."""
+    return load(folder / "table.kdc").row_of
+
+
+def open_indexed(folder: Path) -> Lookup:
+    """Map the file, and put its symbols into a dict."""
+    coded = load(folder / "table.kdc")
+    coded.index_symbols()
+    return coded.row_of
 
 
 INDEXES: dict[str, tuple[Callable[[list[str], Path], int], Callable[[Path], Lookup]]] = {
     "kdcode": (build_kdcode, open_kdcode),
+    "kdcode, index_symbols": (build_kdcode, open_indexed),
     "marisa-trie": (build_marisa, open_marisa),
     "sorted array": (build_sorted, open_sorted),
     "dict of text": (build_dict, open_dict),
@@ -142,21 +158,38 @@ def load_array(folder: Path, name: str) -> np.ndarray:
     return np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r"))
 
 
-def probe(name: str, folder: Path, asked: list[str]) -> dict[str, float]:
-    """Open an index in this process and time it. Memory is what the process grew by from before it was opened."""
-    before = resident_bytes()
-    started = time.perf_counter()
-    lookup = INDEXES[name][1](folder)
-    lookup(asked[0])
-    opened = time.perf_counter() - started
-    started = time.process_time()  # of this process alone, whatever else the machine is doing
-    for symbol in asked:
-        lookup(symbol)
+def questions(symbols: list[str], lookups: int) -> dict[str, list[str]]:
+    """What every index is asked, by the way it is asked; `before` each of them what it was asked already."""
+    generator = random.Random(2)
+    few = generator.sample(symbols, min(1000, len(symbols)))
     return {
-        "nanoseconds_per_lookup": (time.process_time() - started) / len(asked) * 1e9,
-        "open_to_first_lookup_ms": opened * 1e3,
-        "resident_mb": (resident_bytes() - before) / 1e6,
+        "first": [generator.choice(symbols)],
+        "before warm": few,
+        "warm": generator.choices(few, k=lookups),
+        "before spread": generator.choices(symbols, k=5 * lookups),
+        "spread": generator.choices(symbols, k=lookups),
     }
+
+
+def probe(name: str, folder: Path, asked: dict[str, list[str]]) -> dict[str, float]:
+    """Open an index in this process and time it. Memory is what the process grew by from before it was opened."""
+    before, started = resident_bytes(), time.perf_counter()
+    lookup = INDEXES[name][1](folder)
+    opened = time.perf_counter()
+    lookup(asked["first"][0])
+    found = {
+        "open_ms": (opened - started) * 1e3,
+        "first_lookup_ms": (time.perf_counter() - opened) * 1e3,
+        "first_mb": (resident_bytes() - before) / 1e6,
+    }
+    for way in ("warm", "spread"):
+        for symbol in asked[f"before {way}"]:
+            lookup(symbol)
+        started_at = time.process_time()  # of this process alone, whatever else the machine is doing
+        for symbol in asked[way]:
+            lookup(symbol)
+        found[f"{way}_ns"] = (time.process_time() - started_at) / len(asked[way]) * 1e9
+    return found | {"resident_mb": (resident_bytes() - before) / 1e6}
 
 
 def resident_bytes() -> int:
@@ -165,7 +198,7 @@ def resident_bytes() -> int:
     return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0
 
 
-def measure(name: str, symbols: list[str], kind: str, asked: list[str], repeats: int) -> dict[str, Any]:
+def measure(name: str, symbols: list[str], kind: str, asked: dict[str, list[str]], repeats: int) -> dict[str, Any]:
     """One record: an index built here, opened and asked in `repeats` fresh processes; the median of each number."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -177,7 +210,7 @@ def measure(name: str, symbols: list[str], kind: str, asked: list[str], repeats:
         lookup = INDEXES[name][1](folder)
         for row in random.Random(1).sample(range(len(symbols)), 50):
             assert lookup(symbols[row]) == row  # noqa: S101 - an index that errs is not compared
-    medians = {key: round(statistics.median(one[key] for one in found), 1) for key in found[0]}
+    medians = {key: round(statistics.median(one[key] for one in found), 2) for key in found[0]}
     per_symbol = round(content_bytes / len(symbols), 3)
     return {"symbols": len(symbols), "kind": kind, "index": name, "bytes_per_symbol": per_symbol, **medians}
 
@@ -193,7 +226,18 @@ def joined_pairs(symbols: list[str], count: int) -> list[str]:
 
 def table(records: list[dict[str, Any]]) -> str:
     """The records as aligned text."""
-    heads = ["symbols", "kind", "index", "bytes/symbol", "ns/lookup", "open ms", "memory MB"]
+    heads = [
+        "symbols",
+        "kind",
+        "index",
+        "bytes/symbol",
+        "open ms",
+        "first ms",
+        "first MB",
+        "warm ns",
+        "spread ns",
+        "MB",
+    ]
     rows = [heads, *([str(value) for value in record.values()] for record in records)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
@@ -215,17 +259,23 @@ def main() -> None:
     if arguments.tiny:
         from kdcode.data import glove_50d
 
-        real, made_count, lookups, repeats = list(glove_50d().symbols)[:2000], 3000, 300, 1
+        real, counts, lookups, repeats = list(glove_50d().symbols)[:2000], (3000, 4000), 300, 1
     elif arguments.symbols:
         text = arguments.symbols.read_text(encoding="utf-8")
-        real, made_count, lookups, repeats = text.rstrip("\n").split("\n")[:100_000], 1_000_000, 20_000, 5
+        real, counts, lookups, repeats = text.rstrip("\n").split("\n")[:100_000], (400_000, 10_000_000), 20_000, 5
     else:
         parser.error("give --symbols or --tiny")
+    kinds: dict[str, Callable[[], list[str]]] = {
+        "real words": lambda: real,
+        "pairs of words": lambda: joined_pairs(real, counts[0]),
+        "numbered": lambda: [f"w{number}" for number in range(counts[1])],
+    }
     records = []
-    for kind, symbols in (("real words", real), ("pairs of words", joined_pairs(real, made_count))):
-        asked = random.Random(2).choices(symbols, k=lookups)
+    for kind, make in kinds.items():
+        symbols = make()
+        asked = questions(symbols, lookups)
         records += [measure(name, symbols, kind, asked, repeats) for name in INDEXES]
-    settings = {"lookups": lookups, "repeats": repeats, "drawn": "uniformly", "seed": 2}
+    settings = {"lookups": lookups, "repeats": repeats, "seed": 2}
     write_result(
         arguments.output, settings, records, ("numpy", "marisa-trie"), versions={"zlib": zlib.ZLIB_RUNTIME_VERSION}
     )

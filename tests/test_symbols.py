@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from counted_work import calls_made
 from hypothesis import given
 from hypothesis import strategies as st
 from sample_tables import words
@@ -276,6 +277,63 @@ def test_the_last_block_ends_where_the_blocks_end():
     arrays = of_text(b"a\xffb\xffc\xff").arrays
     with pytest.raises(StorageError, match=r"symbols\.ends: the last block"):
         StoredSymbols(3, {**arrays, "ends": arrays["ends"] - np.uint64(1)})
+
+
+# All symbols in a dict
+
+
+@given(
+    symbols=st.lists(st.one_of(st.text(max_size=20), st.sampled_from(ODD)), unique=True, min_size=1, max_size=300),
+    others=st.lists(st.one_of(st.text(max_size=20), st.sampled_from([*ODD, "\ud800"])), max_size=20),
+)
+def test_a_dict_of_all_symbols_finds_the_same(symbols, others):
+    stored, indexed = StoredSymbols.build(symbols), StoredSymbols.build(symbols)
+    indexed.index_in_memory()
+    asked = [*others, *symbols[::-1], *others]
+    assert [indexed.find(symbol) for symbol in asked] == [stored.find(symbol) for symbol in asked]
+    assert indexed.find_each(asked) == stored.find_each(asked) == [stored.find(symbol) for symbol in asked]
+    assert indexed == symbols
+
+
+def test_a_lookup_in_the_dict_is_two_calls_and_touches_no_block(monkeypatch):
+    symbols = words(3 * BLOCK_SYMBOLS)
+    stored = StoredSymbols.build(symbols)
+    stored.index_in_memory()
+    index = stored._index
+    stored.index_in_memory()
+    assert stored._index is index  # made once
+    monkeypatch.setattr(SymbolBlocks, "find", lambda *_: pytest.fail("a block was asked"))
+    counted = calls_made(lambda: None)
+    assert calls_made(lambda: stored.find(symbols[5])) <= counted + 2
+    assert calls_made(lambda: stored.find_each(symbols)) <= counted + 2 + len(symbols)
+    assert stored.row_of(symbols[5]) == 5
+    assert "absent" not in stored
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda stored: pickle.loads(pickle.dumps(stored))])  # noqa: S301
+def test_copies_are_made_without_the_dict(copied):
+    stored = StoredSymbols.build(words(300))
+    size = len(pickle.dumps(stored))
+    stored.index_in_memory()
+    assert len(pickle.dumps(stored)) == size
+    twin = copied(stored)
+    assert twin._index is None
+    assert twin.find_each(words(300)) == list(range(300))
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        (of_text(b"a\xffb\xffb\xff"), "blocks: a symbol appears twice"),
+        (of_text(b"a\xffb\xffc\xff", order=(0, 1, 3)), "order: a rank points to row 3 of 3"),
+        (of_text(b"a\xffb\xffc\xff", heads=b"b\xff"), "heads: head 0"),
+        (of_text(b"a\xffb\xff"), "blocks: block 0 does not hold the 3"),
+    ],
+)
+def test_no_dict_is_made_of_symbols_that_break_the_specification(stored, message):
+    with pytest.raises(StorageError, match=f"symbols.{message}"):
+        stored.index_in_memory()
+    assert stored._index is None
 
 
 # Row numbers

@@ -17,6 +17,8 @@ from kdcode.digests import BLOCK_BYTES, DIGEST_BYTES, Digests, block_digest
 from kdcode.errors import DamagedFileError
 
 Bytes = npt.NDArray[np.uint8]
+Stamp = tuple[int, int]
+"""The size of a file and when it was last written to."""
 
 
 class FileContent:
@@ -49,24 +51,27 @@ class FileContent:
         view = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         return cls(np.frombuffer(view, dtype=np.uint8), path, os.dup(stream.fileno()))
 
-    def is_changed(self) -> bool:
-        """Whether somebody wrote to a mapped file since the last call.
+    def changed(self) -> Stamp | None:
+        """What a mapped file looks like that somebody wrote to since it was last `seen`; None where nobody did.
 
         Raises:
             DamagedFileError: the file is longer or shorter than it was.
         """
         stamp = self._stamp()
         if stamp == self._seen:
-            return False
+            return None
         if stamp[0] != self._seen[0]:
             raise DamagedFileError(
                 f"{self.path}: had {self._seen[0]:,} bytes when it was opened and has {stamp[0]:,} now; "
                 "write new files beside mapped ones and rename them, or load with mmap=False"
             )
-        self._seen = stamp
-        return True
+        return stamp
 
-    def _stamp(self) -> tuple[int, int]:
+    def seen(self, stamp: Stamp) -> None:
+        """Take a change for known."""
+        self._seen = stamp
+
+    def _stamp(self) -> Stamp:
         if self._descriptor is None:
             return len(self.data), 0
         found = os.fstat(self._descriptor)
@@ -81,6 +86,9 @@ class BlockChecks:
         digests: one row for each block from the beginning of the file.
         covered: how many bytes they are of.
         trusted: whether all blocks are taken to match, and none is ever checked.
+
+    Attributes:
+        good: for each block, whether it is known to match.
     """
 
     def __init__(self, content: FileContent, digests: Digests, covered: int, *, trusted: bool = False) -> None:
@@ -88,7 +96,7 @@ class BlockChecks:
         self._digests = digests.tobytes()  # in memory, where no change of the file can reach them
         self._covered = covered
         self._trusted = trusted
-        self._good = np.full(len(digests), trusted)
+        self.good = np.full(len(digests), trusted)
 
     def check(self, start: int, end: int) -> None:
         """Check what the bytes from `start` to `end` of the file lie in.
@@ -96,24 +104,27 @@ class BlockChecks:
         Raises:
             DamagedFileError: a block does not match its digest.
         """
-        self._notice_changes()
+        self.notice_changes()
         blocks = slice(start // BLOCK_BYTES, -(-end // BLOCK_BYTES))
-        for place in np.flatnonzero(~self._good[blocks]).tolist():
+        for place in np.flatnonzero(~self.good[blocks]).tolist():
             self._check_block(blocks.start + place)
 
     def check_each(self, starts: npt.NDArray[np.int64], width: int) -> None:
         """The same for `width` bytes, one or more, from each of (n,) `starts`."""
-        self._notice_changes()
+        self.notice_changes()
         block, last = starts // BLOCK_BYTES, (starts + (width - 1)) // BLOCK_BYTES
         while len(block):
-            for number in set(block[~self._good[block]].tolist()):  # np.unique would import masked arrays for this
+            for number in set(block[~self.good[block]].tolist()):  # np.unique would import masked arrays for this
                 self._check_block(number)
             goes_on = block < last
             block, last = block[goes_on] + 1, last[goes_on]
 
-    def _notice_changes(self) -> None:
-        if self.content.is_changed():
-            self._good[:] = self._trusted
+    def notice_changes(self) -> None:
+        """Take no block for good any more where somebody has written to the file."""
+        stamp = self.content.changed()
+        if stamp is not None:
+            self.good[:] = self._trusted  # before others are told that the change is known
+            self.content.seen(stamp)
 
     def _check_block(self, number: int) -> None:
         start = number * BLOCK_BYTES
@@ -124,7 +135,7 @@ class BlockChecks:
                 f"{self.content.path}: bytes {start:,} to {end:,} do not match their digest; "
                 "the file is damaged, make it again or take another copy"
             )
-        self._good[number] = True
+        self.good[number] = True
 
 
 class StoredArray:
@@ -177,12 +188,27 @@ class StoredArray:
             places = np.arange(len(self))[key] if (key < 0).any() else key  # nothing is read before it is checked
             if (places >= len(self)).any():
                 raise IndexError(f"row {int(places.max())} of an array of {len(self)} rows")
-            starts = self._start + places.reshape(-1).astype(np.int64) * self._row_bytes
-            self._checks.check_each(starts, self._row_bytes)
+            self.check_rows(places.reshape(-1).astype(np.int64))
         else:
             row = range(len(self))[operator.index(key)]
             self._check(row, row + 1)
         return self._array[key]
+
+    def check_rows(self, rows: npt.NDArray[np.int64]) -> None:
+        """Check the blocks that (n,) rows in [0, length) lie in."""
+        self._checks.check_each(self._start + rows * self._row_bytes, self._row_bytes)
+
+    def in_place(self) -> tuple[npt.NDArray[Any], int, npt.NDArray[np.bool_]]:
+        """The array as it lies in the file, where it begins there, and which blocks of the file match their digests.
+
+        For readers of single rows that look by themselves whether a block is good, and call `check_rows` where not.
+        Before each reading they call `notice_changes`.
+        """
+        return self._array, self._start, self._checks.good
+
+    def notice_changes(self) -> None:
+        """Take no block for good any more where somebody has written to the file."""
+        self._checks.notice_changes()
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         self._check(0, len(self))

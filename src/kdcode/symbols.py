@@ -2,14 +2,15 @@
 
 The distinct symbols, as UTF-8, are sorted by their bytes and cut into blocks of 128. A block is its symbols, each
 followed by the byte 0xFF, which UTF-8 never uses, compressed with raw deflate. The first symbol of every block stands
-in `heads`, so that a lookup is one binary search over N/128 heads, one inflated block and one binary search in it.
-`order` gives the row of each rank. benchmarks/symbol_index.py has the measurements behind this choice.
+in `heads`, so that a lookup is one binary search over N/128 heads, and one search in the text of a block, which is
+inflated unless it was kept. `order` gives the row of each rank. benchmarks/symbol_index.py has the measurements behind
+this choice.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
-from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -23,7 +24,10 @@ from kdcode.arrays import CHUNK_ROWS, IntArray
 from kdcode.errors import RowError, StorageError, TableError, UnknownSymbolError
 from kdcode.limits import MemoryLimit
 from kdcode.stored_array import ArrayInFile
-from kdcode.symbol_blocks import BLOCK_SYMBOLS, END, MAX_SYMBOL_BYTES, SymbolBlocks, block_text, deflate
+from kdcode.symbol_blocks import BLOCK_SYMBOLS, END, MAX_SYMBOL_BYTES, SymbolBlocks, block_text, deflate, parted
+
+_ROW_BYTES = 32
+"""Bytes that a row number takes as an integer of Python."""
 
 
 class _Symbols(Sequence[str]):
@@ -126,6 +130,7 @@ class StoredSymbols(_Symbols):
         self.limit = limit
         _check_shapes(count, self.arrays)
         self._blocks = SymbolBlocks(count, self.arrays, limit)
+        self._index: dict[str, int] | None = None
 
     @classmethod
     def build(cls, symbols: Sequence[str]) -> StoredSymbols:
@@ -159,7 +164,7 @@ class StoredSymbols(_Symbols):
         return sum(array.nbytes for array in self.arrays.values())
 
     def __reduce__(self) -> tuple[type[StoredSymbols], tuple[int, dict[str, ArrayInFile], MemoryLimit | None]]:
-        return StoredSymbols, (self._count, self.arrays, self.limit)  # a copy starts with an empty cache
+        return StoredSymbols, (self._count, self.arrays, self.limit)  # a copy starts with nothing in memory
 
     def __iter__(self) -> Iterator[str]:
         # Neighbouring rows lie in far blocks: all are inflated once, side by side, instead of one for every row.
@@ -177,9 +182,12 @@ class StoredSymbols(_Symbols):
     def _at(self, rows: IntArray) -> list[str]:
         ranks = self._rank_of_row[rows]
         found = [""] * len(ranks)
-        for place in np.argsort(ranks):  # block after block, so that the cache serves all but the first of each
+        last, symbols = -1, [b""]
+        for place in np.argsort(ranks):  # block after block, each of which is asked for once
             number, within = divmod(int(ranks[place]), BLOCK_SYMBOLS)
-            found[place] = self._blocks.block(number)[within].decode("utf-8")
+            if number != last:
+                last, symbols = number, self._blocks.block(number).symbols()
+            found[place] = symbols[within].decode("utf-8")
         return found
 
     def verify(self) -> None:
@@ -192,43 +200,67 @@ class StoredSymbols(_Symbols):
             raise StorageError("symbols.order: the rows are not a permutation of 0 … N−1")
         before: bytes | None = None
         for number, block in enumerate(self._blocks.texts()):
-            for symbol in self._blocks.symbols_in(number, block):
+            for symbol in parted(block):
                 if before is not None and symbol <= before:
                     raise StorageError(f"symbols.blocks: block {number} is not sorted, or repeats a symbol")
                 before = symbol
 
     def find(self, symbol: str) -> int | None:
         """The row of `symbol`, or None."""
+        if self._index is not None:
+            return self._index.get(symbol)
         try:
             key = symbol.encode("utf-8")
         except UnicodeEncodeError:
             return None
-        number = bisect_right(self._blocks.heads, key) - 1
-        if number < 0:
-            return None
-        block = self._blocks.block(number)
-        place = bisect_left(block, key)
-        if place == len(block) or block[place] != key:
-            return None
-        rank = number * BLOCK_SYMBOLS + place
-        order = self.arrays["order"]
-        row = bitpack.value_at(order[rank // 8], rank % 8, order.shape[1])
-        if row >= self._count:
-            raise StorageError(f"symbols.order: rank {rank} points to row {row} of {self._count}")
-        return row
+        return self._blocks.find(key)
+
+    def find_each(self, symbols: Sequence[str]) -> list[int | None]:
+        """The row of each of several symbols, or None; no block is inflated twice for them."""
+        if self._index is not None:
+            return list(map(self._index.get, symbols))
+        found: list[int | None] = [None] * len(symbols)
+        for place in sorted(range(len(symbols)), key=symbols.__getitem__):  # strings sort as their UTF-8 does
+            found[place] = self.find(symbols[place])
+        return found
+
+    def index_in_memory(self) -> None:
+        """Put all symbols into a dict, which `find` uses from then on.
+
+        Raises:
+            LimitError: it takes more memory than the file that the symbols come from may take.
+            StorageError: the symbols do not follow the format specification.
+        """
+        if self._index is not None:
+            return
+        rows, index, text_bytes = self._checked_row_of_rank(), dict[str, int](), 0
+        for number, block in enumerate(self._blocks.texts()):
+            symbols = [symbol.decode("utf-8") for symbol in parted(block)]
+            first = number * BLOCK_SYMBOLS
+            index.update(zip(symbols, rows[first : first + BLOCK_SYMBOLS].tolist(), strict=True))
+            text_bytes += sum(map(sys.getsizeof, symbols))
+            if self.limit is not None:
+                taken = text_bytes + sys.getsizeof(index) + _ROW_BYTES * len(index)
+                self.limit.check(f"symbols.blocks: a dict of the symbols up to block {number}", taken)
+        if len(index) < self._count:
+            raise StorageError("symbols.blocks: a symbol appears twice")
+        self._index = index
 
     def _row_of_rank(self) -> IntArray:
         order = np.asarray(self.arrays["order"])
         return bitpack.unpack(order, [order.shape[1]] * 8).reshape(-1)[: self._count]
 
-    @cached_property
-    def _rank_of_row(self) -> IntArray:
-        # Only one direction is stored. The other costs a scatter over N integers at first use (0.1 s for 10 million).
+    def _checked_row_of_rank(self) -> IntArray:
         rows = self._row_of_rank()
         if int(rows.max()) >= self._count:
             raise StorageError(f"symbols.order: a rank points to row {rows.max()} of {self._count}")
+        return rows
+
+    @cached_property
+    def _rank_of_row(self) -> IntArray:
+        # Only one direction is stored. The other costs a scatter over N integers at first use (0.1 s for 10 million).
         ranks = np.zeros(self._count, dtype=np.uint32)
-        ranks[rows] = np.arange(self._count, dtype=np.uint32)
+        ranks[self._checked_row_of_rank()] = np.arange(self._count, dtype=np.uint32)
         return ranks
 
 
