@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
-from kdcode.codec.quantized import DTYPE_BYTES, Quantized, quantize, scale_shape
+from kdcode.codec.quantized import DTYPE_BYTES, MOST_IN_SUM, Quantized, multipliers, quantize, scale_shape
 from kdcode.errors import OptionError
 
 ONE = np.array([[[1.0, -2.0], [0.5, 127.0]], [[0.0, 0.0], [0.0, 0.0]]], dtype=np.float32)  # (2, 2, 2)
@@ -109,3 +109,63 @@ def test_the_least_int8_has_an_absolute_value_and_negative_scales_too():
     stored = np.array([[-128, 127], [3, 2]], dtype=np.int8)
     assert Quantized(stored, np.float32([[0.5], [-2]])).largest.tolist() == [64, 6]
     assert Quantized(stored, np.float32([[3e38], [1]])).largest.tolist() == [np.inf, 3]
+
+
+def spread(largest):
+    """Numbers whose leading indices have these largest absolute values."""
+    values = np.random.default_rng(0).uniform(-1, 1, size=(len(largest), 20, 3))
+    values[:, 0, 0] = 1
+    return values * np.array(largest)[:, None, None]
+
+
+def test_scales_of_numbers_that_are_added_up_are_multiples_by_hand():
+    found = quantize(spread([1.0, 0.5, 0.26]), "int8", [slice(0, 3)])
+    whole = multipliers(found.scale.reshape(-1))
+    assert whole.dtype == np.int16
+    assert whole.sum() <= MOST_IN_SUM
+    unit = found.scale.reshape(-1) / whole
+    np.testing.assert_allclose(unit, unit[0], rtol=1e-6)
+    assert multipliers(np.array([3.0, 2.0, 7.0], dtype=np.float32) * np.float32(0.013)).tolist() == [3, 2, 7]
+    assert multipliers(np.full(4, 0.3, dtype=np.float32)).tolist() == [1, 1, 1, 1]
+
+
+@given(
+    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=40),
+    st.integers(0, 40),
+)
+def test_scales_grow_a_little_or_not_at_all(largest, cut):
+    groups = [slice(0, min(cut, len(largest))), slice(min(cut, len(largest)), len(largest))]
+    groups = [group for group in groups if group.stop > group.start]
+    values = spread(largest)
+    alone, added = quantize(values, "int8"), quantize(values, "int8", groups)
+    assert (added.scale >= alone.scale * (1 - 1e-6)).all()
+    for group in groups:
+        assert np.square(added.scale[group]).sum() <= 1.1001 * np.square(alone.scale[group]).sum()
+        whole = multipliers(added.scale[group].reshape(-1))
+        assert whole is None or whole.sum() <= MOST_IN_SUM
+    assert (np.abs(added.values - values) <= added.scale * 0.501).all()
+
+
+def test_scales_that_would_grow_much_stay_as_they_are():
+    values = spread(np.linspace(0.76, 1, 100))  # the multiples could only be 1 and 2
+    alone, added = quantize(values, "int8"), quantize(values, "int8", [slice(0, 100)])
+    np.testing.assert_array_equal(added.scale, alone.scale)
+    np.testing.assert_array_equal(added.stored, alone.stored)
+
+
+def test_a_position_of_zeros_does_not_coarsen_the_others():
+    values = spread([1e-4, 0.0, 2e-4])
+    found = quantize(values, "int8", [slice(0, 3)])
+    assert np.abs(found.values - values).max() < 1e-6
+    assert np.isfinite(quantize(np.zeros((3, 2, 2)), "int8", [slice(0, 3)]).scale).all()
+
+
+@pytest.mark.parametrize("scales", [[0.0, 1.0], [np.nan, 1.0], [np.inf, 1.0], [-1.0, 1.0]])
+def test_scales_of_strangers_have_no_multipliers(scales):
+    assert multipliers(np.array(scales, dtype=np.float32)) is None
+
+
+def test_scales_that_are_no_multiples_have_none():
+    assert multipliers(np.array([1.0, 0.61803], dtype=np.float32)) is None
+    assert multipliers(np.ones(MOST_IN_SUM, dtype=np.float32)) is not None
+    assert multipliers(np.ones(MOST_IN_SUM + 1, dtype=np.float32)) is None
