@@ -33,3 +33,20 @@ except ImportError:  # the serving half is tested without it as well
 else:
     torch.set_num_threads(1)  # tests run side by side; small tensors gain nothing from threads
     torch.set_warn_always(True)  # not once a process: pytest makes errors of warnings
+
+try:
+    import pytest
+
+    from kdcode import compiled
+except ImportError:  # the examples of pages are run with this file too
+    pass
+else:
+    compiled.use(compiled.ALWAYS)  # which code is used must not depend on the tests before
+
+    @pytest.fixture(params=["plain", "compiled"])
+    def lookup_path(request):
+        """Runs a test twice: with numpy and torch alone, and with compiled code."""
+        if request.param == "compiled":
+            pytest.importorskip("numba")
+        with compiled.using(compiled.NEVER if request.param == "plain" else compiled.ALWAYS):
+            yield request.param

@@ -14,17 +14,19 @@ import kdcode
 PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
 LAYERS = [
-    {"printable", "_version", "file_locks"},
+    {"printable", "_version", "file_locks", "compiled", "kernels"},
     {"errors"},
     {"files"},
     {"cpus", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
     {"stored_array"},
     {"symbol_blocks"},
-    {"symbols", "rows", "search"},
+    {"symbols", "rows", "search", "row_cache"},
     {"similarity"},
     {"mapping"},
     {"table"},
     {"data", "codec"},
+    {"code_scan", "code_groups"},
+    {"compiled_codes"},
     {"coded"},
     {"options", "storage"},
     {"formats", "option_keywords"},
@@ -48,7 +50,8 @@ MAX_FUNCTION_LINES = 60
 MAX_ARGUMENTS = 7
 MORE_ARGUMENTS = {
     "codec/spec.py: named": 10,  # one for each option that decides the shape of a codec
-    "nn/coded_embedding_bag.py: __init__": 8,  # those of nn.EmbeddingBag, the form and whether it is trained
+    "nn/coded_layer.py: __init__": 8,  # those of nn.Embedding, how codes are kept, and what is kept beside them
+    "nn/coded_embedding_bag.py: __init__": 10,  # the same, and those of nn.EmbeddingBag
     "nn/kd_embedding.py: __init__": 10,  # those of nn.Embedding, and a code's size, shape and parts
     "nn/assignment.py: __init__": 9,  # the shape of a code, how queries are scored, and those of torch
     "integrations/torch_models.py: compress_embeddings": 8,  # which layers, and how they are compressed
@@ -120,7 +123,11 @@ def test_imports_point_down(path):
 @of_files([path for path in FILES if part_of(path) in SERVING])
 def test_serving_imports_numpy_alone(path):
     outside = {module.split(".")[0] for module in imported(path)} - {"kdcode"} - set(sys.stdlib_module_names)
-    assert outside <= {"numpy"}
+    assert outside <= ({"numpy", "numba", "llvmlite"} if part_of(path) == "kernels" else {"numpy"})
+
+
+def test_kernels_are_loaded_where_numba_is_installed_and_imported_by_nobody():
+    assert not [path for path in FILES if "kernels" in parts_used(path)]
 
 
 @of_files(FILES)
@@ -148,7 +155,7 @@ def test_functions_are_short_and_take_few_arguments(path):
     for function in functions(path):
         name = f"{path.relative_to(PACKAGE)}: {function.name}"
         assert lines(function) <= MAX_FUNCTION_LINES, f"{name} has {lines(function)} lines"
-        if part_of(path) != "cli":
+        if part_of(path) not in ("cli", "kernels"):
             most = MORE_ARGUMENTS.get(name, MAX_ARGUMENTS)
             assert arguments(function) <= most, f"{name} has {arguments(function)} arguments"
 

@@ -84,7 +84,15 @@ def test_value_at_is_one_value_of_a_row_of_equal_widths(drawn, data):
     if len(values) and len(set(widths)) == 1:
         row = data.draw(st.integers(0, len(values) - 1))
         position = data.draw(st.integers(0, values.shape[1] - 1))
-        assert bitpack.value_at(bitpack.pack(values, widths)[row], position, widths[0]) == values[row, position]
+        packed = bitpack.pack(values, widths)[row].tobytes()
+        assert bitpack.value_at(packed, position, widths[0]) == values[row, position]
+
+
+@given(st.integers(1, 32), st.data())
+def test_rows_of_eight_values_are_one_row_of_all_of_them(bits, data):
+    values = np.array(data.draw(st.lists(st.integers(0, 2**bits - 1), min_size=24, max_size=24)))
+    packed = bitpack.pack(values.reshape(3, 8), [bits] * 8).tobytes()
+    assert [bitpack.value_at(packed, position, bits) for position in range(24)] == values.tolist()
 
 
 def test_bytes_are_not_copied_when_values_are_bytes():

@@ -13,6 +13,8 @@ from kdcode import load, save, storage, verify
 from kdcode.codec.quantized import DTYPE_BYTES
 from kdcode.codec.spec import COMPOSITIONS
 
+pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
+
 FOLDER = Path(__file__).parent / "golden"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
 WRITTEN_BY = "0.1.0"

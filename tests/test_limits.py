@@ -220,6 +220,43 @@ def test_all_symbols_of_a_bomb_are_refused_before_they_take_the_memory():
     assert peak < ALWAYS_ALLOWED + 48 * MIB
 
 
+def test_a_dict_of_a_bomb_is_refused_before_it_takes_the_memory():
+    symbols = bomb(40)
+
+    def refused():
+        with pytest.raises(
+            LimitError, match=r"^a\.kdc: symbols\.blocks: (the text|a dict) of the symbols up to block 3. would"
+        ):
+            symbols.index_in_memory()
+
+    peak, _ = peak_of(refused)
+    assert peak < ALWAYS_ALLOWED + 48 * MIB
+    assert symbols.find("0") is not None
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "\U0001f600"])
+def test_a_dict_of_symbols_takes_no_more_than_is_counted(letter, monkeypatch):
+    """Of strings with one character beyond ASCII, each character takes up to four bytes."""
+    monkeypatch.setattr(limits, "ALWAYS_ALLOWED", 0)
+    built = StoredSymbols.build([f"{letter}{'x' * 40}{number}" for number in range(20 * BLOCK_SYMBOLS)])
+    taken, _ = peak_of(built.index_in_memory)
+    for expansion, is_refused in ((1.3 * taken / built.nbytes, False), (0.5 * taken / built.nbytes, True)):
+        limited = StoredSymbols(len(built), built.arrays, MemoryLimit(built.nbytes, expansion))
+        if is_refused:
+            with pytest.raises(LimitError, match="a dict of the symbols up to block"):
+                limited.index_in_memory()
+        else:
+            limited.index_in_memory()
+
+
+def test_a_dict_of_short_words_is_within_the_limit_of_their_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(limits, "ALWAYS_ALLOWED", 0)
+    save(coded_table(rows=20_000, symbols=[f"{number:x}" for number in range(20_000)]), tmp_path / "t.kdc")
+    coded = load(tmp_path / "t.kdc")
+    coded.index_symbols()
+    assert coded.row_of("ff") == 255
+
+
 def test_symbols_that_are_not_from_a_file_have_no_limit(monkeypatch):
     monkeypatch.setattr(limits, "ALWAYS_ALLOWED", 0)
     symbols = ["a" * 60_000 + str(number) for number in range(300)]

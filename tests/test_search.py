@@ -5,9 +5,11 @@ import pytest
 import torch
 from sample_tables import KINDS, NAMES, coded_table, words
 
-from kdcode import CodedTable, VectorTable, search
+from kdcode import CodedTable, VectorTable, compiled, search
 from kdcode.codec import CodecSpec, make_codec
 from kdcode.errors import OptionError, UnknownSymbolError, UnknownSymbolsError
+
+pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
 
 
 def linear_table(symbols, codes, codebook):
@@ -133,7 +135,8 @@ def test_several_are_found_in_one_pass(monkeypatch):
     passes = []
     chunks = CodedTable.code_chunks
     monkeypatch.setattr(CodedTable, "code_chunks", lambda *given: passes.append(1) or chunks(*given))
-    assert len(coded.neighbors(words(50), 3)) == 50
+    with compiled.using("0"):
+        assert len(coded.neighbors(words(50), 3)) == 50
     assert passes == [1]
 
 

@@ -101,9 +101,10 @@ def _unpack_rows(packed: npt.NDArray[np.uint8], widths: npt.NDArray[np.int64]) -
     return words
 
 
-def value_at(row: npt.NDArray[np.uint8], position: int, bits: int) -> int:
-    """One value of one packed (row bytes,) row of equal widths; many times quicker than unpacking the row."""
-    return (int.from_bytes(row.tobytes(), "little") >> position * bits) & ((1 << bits) - 1)
+def value_at(packed: bytes, position: int, bits: int) -> int:
+    """One of many values of `bits` bits each, 1 to 32, that stand one after another; quicker than unpacking them."""
+    first, shift = divmod(position * bits, 8)  # a value reaches into five bytes at most
+    return (int.from_bytes(packed[first : first + 5], "little") >> shift) & ((1 << bits) - 1)
 
 
 def _check_widths(widths: Sequence[int]) -> None:

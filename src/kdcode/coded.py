@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kdcode import code_groups
 from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, rows_at_once
 from kdcode.codec import Codec, CodecSpec, Sizes
+from kdcode.compiled_codes import CompiledCodes
 from kdcode.errors import OptionError, RowError
 from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows
-from kdcode.search import QUERIES_AT_ONCE
+from kdcode.search import QUERIES_AT_ONCE, Request
 from kdcode.stored_array import ArrayInFile
 from kdcode.symbols import RowNumbers, StoredSymbols, checked_rows, pack_symbols
 from kdcode.table import VectorTable
@@ -22,6 +24,7 @@ from kdcode.table import VectorTable
 _CODES_AT_ONCE = 1 << 22
 _FLOATS_AT_ONCE = 1 << 22
 _SCORES_AT_ONCE = 1 << 24
+_FEW_ROWS = 32
 
 Code = tuple[int, ...]
 
@@ -63,6 +66,7 @@ class CodedTable(TableMapping):
         self.packed = packed
         self.codec = codec
         self.provenance = dict(provenance or {})
+        self._compiled = CompiledCodes()
 
     @classmethod
     def from_codes(
@@ -129,8 +133,10 @@ class CodedTable(TableMapping):
     def norms(self) -> DoubleArray:
         """(N,) lengths of the vectors; computed chunk by chunk at first use."""
         norms = np.empty(len(self))
-        for start, codes in self.code_chunks(rows_at_once(self.spec.row_width)):
-            norms[start : start + len(codes)] = lengths(self.codec.decode(codes))
+        at_once = rows_at_once(self.spec.row_width)
+        for start in range(0, len(self), at_once):
+            rows = np.arange(start, min(start + at_once, len(self)))
+            norms[start : start + len(rows)] = lengths(self.vectors_at(rows))
         return norms
 
     @property
@@ -159,11 +165,17 @@ class CodedTable(TableMapping):
 
     def vectors_at(self, rows: IntArray) -> FloatArray:
         """(n, d) vectors of (n,) rows in [0, N)."""
+        sums = self._compiled.sums(self, len(rows))
+        if sums is not None:
+            return sums.decode(np.ascontiguousarray(rows, dtype=np.int64))
+        if len(rows) <= _FEW_ROWS:
+            return self.codec.decode(self.codec.unpack(self.packed[rows]))
         vectors = np.empty((len(rows), self.embedding_dim), dtype=np.float32)
         at_once = min(rows_at_once(self.spec.row_width), self._codes_at_once)
+        codec = self.codec.as_float32() if len(rows) > self.codebook_size else self.codec
         for start in range(0, len(rows), at_once):
             part = rows[start : start + at_once]
-            vectors[start : start + at_once] = self.codec.decode(self.codec.unpack(self.packed[part]))
+            vectors[start : start + at_once] = codec.decode(codec.unpack(self.packed[part]))
         return vectors
 
     def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
@@ -181,6 +193,15 @@ class CodedTable(TableMapping):
             for position in range(1, len(tables)):
                 found += tables[position].take(codes[:, position], axis=0)
             yield start, found * self.codec.row_scales(codes)[:, None] if self.spec.scale_bits else found
+
+    def candidates(
+        self, queries: DoubleArray, request: Request, start: int = 0, end: int = -1
+    ) -> list[IntArray] | None:
+        """For each of (q, d) queries rows from `start` to before `end`, in order, with its k nearest among them.
+
+        None where only a pass over `dot_products` tells.
+        """
+        return self._compiled.candidates(self, queries, request, range(len(self))[start : end if end >= 0 else None])
 
     def select(self, key: Key, *, missing: str = "raise") -> CodedTable:
         """The table of some rows, in the order given; their codes and the codec stay as they are.
@@ -242,31 +263,11 @@ class CodedTable(TableMapping):
         """Symbols whose code begins with `prefix`, in row order; a full code gives the symbols that share it."""
         if not prefix:
             raise OptionError(f"prefix: expected 1 to {len(self.spec.widths)} integers, got none")
-        return self.symbols_at(self._beginning_with(prefix)[0])
+        return self.symbols_at(code_groups.rows_beginning_with(self, prefix)[0])
 
     def code_groups(self, prefix: Sequence[int] = ()) -> Iterator[tuple[Code, IntArray]]:
         """The codes that begin with `prefix`, sorted, each with the (n,) rows that share it."""
-        rows, codes = self._beginning_with(prefix)
-        order = np.lexsort(codes.T[::-1])
-        rows, codes = rows[order], codes[order]
-        edges = np.flatnonzero((codes[1:] != codes[:-1]).any(axis=1)) + 1
-        for first, end in zip([0, *edges], [*edges, len(rows)], strict=True):
-            if end > first:
-                yield tuple(codes[first].tolist()), rows[first:end]
-
-    def _beginning_with(self, prefix: Sequence[int]) -> tuple[IntArray, IntArray]:
-        """The (n,) rows whose codes begin with `prefix`, and their (n, columns) codes."""
-        limits = [self.codebook_size] * self.code_length + [1 << self.spec.scale_bits] * (self.spec.scale_bits > 0)
-        pairs = zip(prefix, limits, strict=False)
-        if len(prefix) > len(limits) or any(not 0 <= value < limit for value, limit in pairs):
-            last = f", and the last in [0, {limits[-1]})" if self.spec.scale_bits else ""
-            raise OptionError(
-                f"prefix: codes here have {len(limits)} integers in [0, {self.codebook_size}){last}, "
-                f"got {'-'.join(map(str, prefix))}"
-            )
-        matches = ((start, (codes[:, : len(prefix)] == prefix).all(axis=1)) for start, codes in self.code_chunks())
-        rows = np.concatenate([start + np.flatnonzero(found) for start, found in matches])
-        return rows, self.codec.unpack(self.packed[rows])
+        return code_groups.groups(self, prefix)
 
     def code_chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[int, npt.NDArray[np.unsignedinteger[Any]]]]:
         """All codes in order, as (first row, (n, columns) integers): up to `rows` at a time, fewer of long codes."""

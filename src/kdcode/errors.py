@@ -17,9 +17,11 @@ _LISTED = 20
 
 EXTRAS = {
     "learn": "torch>=2.4",
+    "fast": "numba>=0.61",
     "parquet": "pyarrow>=14",
     "gguf": "gguf>=0.10",
     "onnx": "onnx>=1.16",
+    "faiss": "faiss-cpu>=1.8",
     "gensim": "gensim>=4.3",
     "model2vec": "model2vec>=0.10",
     "transformers": "transformers>=5.0",

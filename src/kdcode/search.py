@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, as_array, described, rows_at_once
+from kdcode.cpus import available_cpus
 from kdcode.errors import OptionError
 
 METRICS = ("cosine", "dot", "l2")
@@ -25,6 +26,14 @@ class Neighbor(NamedTuple):
 
     symbol: str
     score: float
+
+
+class Request(NamedTuple):
+    """What is asked: the k nearest by a metric, looked for on so many threads where compiled code looks."""
+
+    k: int
+    metric: str
+    threads: int = 1
 
 
 class Searchable(Protocol):
@@ -46,6 +55,10 @@ class Searchable(Protocol):
         """Dot products with (q, d) queries, in order: the first row of a chunk, and (n, q) numbers."""
         ...
 
+    def candidates(self, queries: DoubleArray, request: Request) -> list[IntArray] | None:
+        """For each of (q, d) queries rows, in order, with its k nearest among them; None where only a pass tells."""
+        ...
+
     def vectors_at(self, rows: IntArray) -> FloatArray:
         """(n, d) vectors of (n,) rows."""
         ...
@@ -55,12 +68,16 @@ class Searchable(Protocol):
         ...
 
 
-def check_request(k: int, metric: str) -> None:
-    """Refuse a metric that is not there and a k that is no number of neighbours."""
+def checked_request(k: int, metric: str, threads: int | None = None) -> Request:
+    """Refuse a metric that is not there, and a k or a number of threads that are none."""
     if metric not in METRICS:
         raise OptionError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise OptionError(f"k must be at least 1, got {k!r}" if isinstance(k, int) else f"k must be an int, got {k!r}")
+    for name, number in {"k": k, "threads": 1 if threads is None else threads}.items():
+        if isinstance(number, bool) or not isinstance(number, int | np.integer):
+            raise OptionError(f"{name} must be an int, got {number!r}")
+        if number < 1:
+            raise OptionError(f"{name} must be at least 1, got {number!r}")
+    return Request(int(k), metric, threads or available_cpus())
 
 
 def checked_queries(query: Any, dim: int) -> FloatArray:  # noqa: ANN401 - checked here
@@ -82,7 +99,7 @@ def checked_queries(query: Any, dim: int) -> FloatArray:  # noqa: ANN401 - check
 
 
 def neighbors(
-    table: Searchable, queries: FloatArray | DoubleArray, own_rows: IntArray, k: int, metric: str
+    table: Searchable, queries: FloatArray | DoubleArray, own_rows: IntArray, request: Request
 ) -> list[list[Neighbor]]:
     """The k rows nearest to each query, nearest first; of rows that are equally near, the first ones.
 
@@ -90,15 +107,16 @@ def neighbors(
         table: the table to look in.
         queries: (q, d) finite vectors.
         own_rows: (q,) for each query the row that is left out of its answer, -1 where none is.
-        k: how many; fewer come back from a smaller table.
-        metric: cosine, dot or l2.
+        request: how many, by which metric; fewer come back from a smaller table.
     """
     found: list[list[Neighbor]] = []
     for start in range(0, len(queries), table.queries_at_once):
         some = slice(start, start + table.queries_at_once)
         asked = queries[some].astype(np.float64)
-        nearest = _nearest_rows(table, asked, own_rows[some], k, metric)
-        found += [_ranked(table, rows, query, metric) for rows, query in zip(nearest, asked, strict=True)]
+        nearest = table.candidates(asked, request._replace(k=request.k + 1))  # one of which may be left out
+        if nearest is None:
+            nearest = _nearest_rows(table, asked, own_rows[some], request.k, request.metric)
+        found += [_ranked(table, *each, request) for each in zip(nearest, asked, own_rows[some], strict=True)]
     return found
 
 
@@ -143,21 +161,29 @@ def _nearness(dots: DoubleArray, table: Searchable, rows: slice, metric: str) ->
     return dots
 
 
-def _ranked(table: Searchable, rows: IntArray, query: DoubleArray, metric: str) -> list[Neighbor]:
-    """Chosen rows with their scores, computed from their vectors, nearest first."""
-    scores, at_once = np.empty(len(rows)), rows_at_once(len(query))
+def _ranked(table: Searchable, rows: IntArray, query: DoubleArray, own: int, request: Request) -> list[Neighbor]:
+    """The k nearest of some rows with their scores, computed from their vectors, nearest first."""
+    rows = rows[rows != own]
+    nearness = exact_nearness(table, rows, query, request.metric)
+    order = np.argsort(-nearness, kind="stable")[: request.k]
+    scores = -nearness if request.metric == "l2" else nearness
+    names = table.symbols_at(rows[order])
+    return [Neighbor(name, float(score)) for name, score in zip(names, scores[order], strict=True)]
+
+
+def exact_nearness(table: Searchable, rows: IntArray, query: DoubleArray, metric: str) -> DoubleArray:
+    """(n,) cosines or dot products of (n,) rows with a (d,) query, or L2 distances below zero; larger is nearer."""
+    found, at_once = np.empty(len(rows)), rows_at_once(4 * len(query))  # of float64, and of float32 before
     for start in range(0, len(rows), at_once):
         vectors = table.vectors_at(rows[start : start + at_once]).astype(np.float64)
         if metric == "l2":  # the difference itself: ‖v‖² − 2v·q + ‖q‖² loses the digits of a short distance
-            found = np.linalg.norm(vectors - query, axis=1)
+            near = -np.linalg.norm(vectors - query, axis=1)
         elif metric == "dot":
-            found = vectors @ query
+            near = vectors @ query
         else:
-            found = _cosines(vectors @ query, np.linalg.norm(vectors, axis=1) * np.linalg.norm(query))
-        scores[start : start + at_once] = found
-    order = np.argsort(scores if metric == "l2" else -scores, kind="stable")
-    names = table.symbols_at(rows[order])
-    return [Neighbor(name, float(score)) for name, score in zip(names, scores[order], strict=True)]
+            near = _cosines(vectors @ query, np.linalg.norm(vectors, axis=1) * np.linalg.norm(query))
+        found[start : start + at_once] = near
+    return found
 
 
 def _cosines(dots: DoubleArray, lengths: DoubleArray) -> DoubleArray:

@@ -55,6 +55,15 @@ class SimilarityQueries(ABC):
     def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
         """Dot products with (q, d) queries, in order: the first row of a chunk, and (n, q) numbers."""
 
+    def candidates(
+        self, queries: DoubleArray, request: search.Request, start: int = 0, end: int = -1
+    ) -> list[IntArray] | None:
+        """For each of (q, d) queries rows from `start` to before `end`, in order, with its k nearest among them.
+
+        None where only a pass over `dot_products` tells.
+        """
+        return None
+
     @abstractmethod
     def symbols_at(self, rows: IntArray) -> list[str]:
         """The symbols of (n,) rows in [0, N)."""
@@ -172,7 +181,8 @@ def most_similar_rows(
         return []
     part = _RowRange(table, start, end)
     own = np.full(1, -1)
-    found = search.neighbors(part, direction[None], own, min(topn, len(table)) + len(left_out), "cosine")
+    request = search.checked_request(min(topn, len(table)) + len(left_out), "cosine")
+    found = search.neighbors(part, direction[None], own, request)
     names = set(table.symbols_at(np.array(left_out, dtype=np.int64)))
     return [near for near in found[0] if near.symbol not in names][:topn]
 
@@ -201,6 +211,10 @@ class _RowRange:
             if start + len(dots) > self._start:
                 skipped = max(0, self._start - start)
                 yield start + skipped - self._start, dots[skipped : self._end - start]
+
+    def candidates(self, queries: DoubleArray, request: search.Request) -> list[IntArray] | None:
+        found = self._table.candidates(queries, request, self._start, self._end)
+        return None if found is None else [rows - self._start for rows in found]
 
     def vectors_at(self, rows: IntArray) -> FloatArray:
         return self._table.vectors_at(rows + self._start)

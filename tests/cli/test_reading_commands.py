@@ -136,6 +136,18 @@ def test_neighbors_are_those_of_the_library(run, kdc, coded):
     assert [line.split()[:2] for line in lines] == [[f"{near.score:.4f}", near.symbol] for near in expected]
 
 
+def test_neighbors_on_threads(run, kdc, coded, monkeypatch):
+    asked = []
+    found = type(coded).neighbors
+    monkeypatch.setattr(
+        type(coded), "neighbors", lambda *given, **how: asked.append(how["threads"]) or found(*given, **how)
+    )
+    symbol = coded.symbols[0]
+    assert run("neighbors", kdc, symbol, "--threads", "2").output == run("neighbors", kdc, symbol).output
+    assert asked == [2, None]
+    assert "0 is not in the range x>=1" in run("neighbors", kdc, symbol, "--threads", "0").output
+
+
 def test_neighbors_of_a_vector(run, kdc):
     found = json.loads(run("neighbors", kdc, "--vector", "3.25, -3.25", "--metric", "l2", "-k", "1", "--json").stdout)
     near = {"symbol": "france", "score": 0.0, "same_code_as": None}

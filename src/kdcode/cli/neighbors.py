@@ -29,14 +29,17 @@ _METRICS = click.Choice(["cosine", "dot", "l2"])
 @click.option("-k", "count", type=click.IntRange(min=1), default=10, show_default=True, help="Number of neighbors.")
 @click.option("--metric", type=_METRICS, default="cosine", show_default=True, help="Similarity measure.")
 @click.option("--vector", help="Query vector instead of a SYMBOL: numbers separated by spaces or commas.")
+@click.option("--threads", type=click.IntRange(min=1), help="Number of CPU threads; by default all.")
 @skip_missing
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list with one object per query.")
 def command(
     file: str,
     symbols: tuple[str, ...],
+    *,
     count: int,
     metric: str,
     vector: str | None,
+    threads: int | None,
     skip_missing: bool,
     as_json: bool,
 ) -> None:
@@ -54,7 +57,7 @@ def command(
     queries: list[Any] = found_symbols(coded, symbols, skip=skip_missing) if vector is None else [_numbers(vector)]
     answers = [
         {"query": query, "metric": metric, "neighbors": _listed(coded, query, found)}
-        for query, found in zip(queries, coded.neighbors(queries, count, metric=metric), strict=True)
+        for query, found in zip(queries, coded.neighbors(queries, count, metric=metric, threads=threads), strict=True)
     ]
     if as_json:
         page.print_json(answers)

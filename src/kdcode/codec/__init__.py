@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from kdcode.codec.block_sum import BlockSum
 from kdcode.codec.codec import Codec, Tensors
+from kdcode.codec.compiled_sums import CompiledSums
 from kdcode.codec.lstm import Lstm
-from kdcode.codec.sizes import SizeLimit, Sizes
+from kdcode.codec.sizes import SizeLimit, Sizes, memory_bytes
 from kdcode.codec.spec import CodecSpec
 
-__all__ = ["CODECS", "BlockSum", "Codec", "CodecSpec", "Lstm", "SizeLimit", "Sizes", "codec_from_tensors", "make_codec"]
+__all__ = [
+    "CODECS",
+    "BlockSum",
+    "Codec",
+    "CodecSpec",
+    "CompiledSums",
+    "Lstm",
+    "SizeLimit",
+    "Sizes",
+    "codec_from_tensors",
+    "make_codec",
+    "memory_bytes",
+]
 
 CODECS: dict[str, type[Codec]] = {codec.kind: codec for codec in (BlockSum, Lstm)}
 """The one table of kinds; specs and files name them by these keys."""

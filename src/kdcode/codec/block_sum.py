@@ -14,6 +14,7 @@ import numpy as np
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.beam_search import encode_sums, squared_norms, within_reach
 from kdcode.codec.codec import CodeArray, Codec
+from kdcode.codec.quantized import Quantized
 from kdcode.codec.spec import BLOCK_SUM
 
 _CHUNK_FLOATS = 1 << 19
@@ -22,6 +23,8 @@ _CHUNK_FLOATS = 1 << 19
 _FEW_DIGITS = 2.0**-100
 _MANY_BLOCKS = 256
 """Blocks that are worth a call of numpy each."""
+_FEW_ROWS = 32
+"""Rows for which all codewords are looked up at once."""
 
 
 class BlockSum(Codec):
@@ -35,27 +38,52 @@ class BlockSum(Codec):
 
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, D) or (n, columns) codes to (n, d) vectors of type `dtype`, before row scales."""
-        if self.spec.groups == self.spec.code_length > _MANY_BLOCKS:
-            sums = self._side_by_side(codes)
-            return sums if self.basis is None else np.asarray(sums @ self.basis)
-        dtype = self.dtype
-        sums = np.empty((len(codes), self.spec.inner_dim), dtype=dtype)
-        for block in self.spec.blocks:
-            first, *others = range(block.positions.start, block.positions.stop)
-            total = self.codebook[first].take(codes[:, first], axis=0).astype(dtype, copy=False)
-            for position in others:
-                total += self.codebook[position].take(codes[:, position], axis=0)
-            sums[:, block.columns] = total[:, : block.width]
+        spec = self.spec
+        is_product = spec.groups == spec.code_length
+        if len(codes) <= _FEW_ROWS or (is_product and spec.groups > _MANY_BLOCKS):
+            sums = self._sums_at_once(codes)
+        else:
+            sums = self._sums_by_position(codes)
         return sums if self.basis is None else np.asarray(sums @ self.basis)
 
-    def _side_by_side(self, codes: IntArray) -> FloatArray:
-        """(n, inner_dim) coordinates where each position has a block of its own: all are looked up at once."""
+    def _sums_by_position(self, codes: IntArray) -> FloatArray:
+        """(n, inner_dim) coordinates, one position after another: no array is larger than the result."""
+        sums = np.empty((len(codes), self.spec.inner_dim), dtype=self.dtype)
+        for block in self.spec.blocks:
+            first, *others = range(block.positions.start, block.positions.stop)
+            total = self._words_of(first).take(codes[:, first], axis=0).astype(self.dtype, copy=False)
+            for position in others:
+                total += self._words_of(position).take(codes[:, position], axis=0)
+            sums[:, block.columns] = total[:, : block.width]
+        return sums
+
+    def _sums_at_once(self, codes: IntArray) -> FloatArray:
+        """The same by few calls of numpy, which are most of the time for a few rows: all codewords are looked up."""
         spec = self.spec
-        places = codes[:, : spec.code_length] + spec.codebook_size * np.arange(spec.code_length)
-        words = self.codebook.reshape(-1, spec.codeword_dim).take(places, axis=0)  # (n, D, e)
-        wide = spec.inner_dim - spec.code_length * (spec.codeword_dim - 1)  # blocks of e coordinates; others have e - 1
-        parts = (words[:, :wide].reshape(len(codes), -1), words[:, wide:, :-1].reshape(len(codes), -1))
-        return np.concatenate(parts, axis=1).astype(self.dtype, copy=False)
+        stored, scale = self._quantized("codebook")
+        places = codes[:, : spec.code_length] + self._first_words
+        words = stored.reshape(-1, spec.codeword_dim).take(places, axis=0)  # (n, D, e)
+        sums = words.astype(self.dtype, copy=False) if scale is None else words * scale[:, 0].astype(self.dtype)
+        if spec.groups == 1:
+            return np.asarray(sums.sum(axis=1))
+        if spec.groups < spec.code_length:
+            sums = np.add.reduceat(sums, [block.positions.start for block in spec.blocks], axis=1)
+        rows, narrow = len(codes), spec.codeword_dim - 1
+        wide = spec.inner_dim - spec.groups * narrow  # so many blocks have e coordinates, and the others e - 1
+        if wide == spec.groups:
+            return sums.reshape(rows, spec.inner_dim)
+        first = sums[:, :wide].reshape(rows, wide * spec.codeword_dim)
+        return np.concatenate([first, sums[:, wide:, :-1].reshape(rows, (spec.groups - wide) * narrow)], axis=1)
+
+    @cached_property
+    def _first_words(self) -> IntArray:
+        """(D,) where the codewords of each position begin among all."""
+        return self.spec.codebook_size * np.arange(self.spec.code_length)
+
+    def _words_of(self, position: int) -> FloatArray:
+        """The (K, e) codewords of a position, as float32."""
+        stored, scale = self._quantized("codebook")
+        return Quantized(stored[position], None if scale is None else scale[position]).values
 
     def score_tables(self, queries: DoubleArray) -> DoubleArray | None:
         """(D, K, q) dot products of each codeword with its own part of (d, q) queries, which the basis is moved to.
@@ -68,8 +96,27 @@ class BlockSum(Codec):
         tables = np.empty((*self.codebook.shape[:2], queries.shape[1]))
         for block in self.spec.blocks:
             for position in range(block.positions.start, block.positions.stop):  # one codebook as float64 at a time
-                tables[position] = self.codebook[position, :, : block.width] @ seen[block.columns]
+                tables[position] = self._words_of(position)[:, : block.width] @ seen[block.columns]
         return tables
+
+    def rounding_of_dots(self, sizes: DoubleArray) -> DoubleArray:
+        """(q,) how far dot products in float32, as sums over codewords, may be from those of decoded vectors.
+
+        Args:
+            sizes: (q, d) absolute values of the queries.
+        """
+        terms = self.spec.code_length + (self.spec.inner_dim if self.spec.basis else 0) + 4
+        return np.asarray(terms * 2.0**-23 * (sizes @ self._largest_vector))
+
+    @cached_property
+    def _largest_vector(self) -> DoubleArray:
+        """(d,) what no number of a decoded vector exceeds, nor any number on the way to it."""
+        sums = np.zeros(self.spec.inner_dim)
+        for block in self.spec.blocks:
+            for position in range(block.positions.start, block.positions.stop):
+                sums[block.columns] += np.abs(self._words_of(position)[:, : block.width]).max(axis=0)
+        largest = sums if self.basis is None else sums @ np.abs(self.basis.astype(np.float64))
+        return np.asarray(largest * (self.stored["scale_levels"].max() if self.spec.scale_bits else 1.0))
 
     def _reach(self) -> float:
         sums = self._sum_of_largest("codebook")

@@ -16,7 +16,7 @@ from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.beam_search import within_reach
 from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_scales import directions, length_ratios, nearest_level
-from kdcode.codec.spec import CodecSpec
+from kdcode.codec.spec import CodecSpec, check_values
 from kdcode.errors import OptionError, StorageError
 
 CodeArray = npt.NDArray[np.int64]
@@ -80,7 +80,10 @@ class Codec(ABC):
                 if name not in weights:
                     raise OptionError(f"{name}: missing")
                 if name in ("codebook", "basis"):
-                    stored |= _named(name, quantize(np.asarray(weights[name]), dtype))
+                    added = (
+                        [block.positions for block in spec.blocks] if name == "codebook" and spec.adds_codewords else []
+                    )
+                    stored |= _named(name, quantize(np.asarray(weights[name]), dtype, added))
                 else:
                     with np.errstate(over="ignore"):  # what overflows becomes inf and is refused
                         stored[name] = np.asarray(weights[name], dtype=dtype)
@@ -93,6 +96,12 @@ class Codec(ABC):
     def weights(self) -> dict[str, FloatArray]:
         """What the stored tensors stand for, as float32, named as in `spec.weight_shapes()`."""
         return {name: self._quantized(name).values for name in self.spec.weight_shapes()}
+
+    def as_float32(self) -> Self:
+        """The same codec with weights that are expanded already, for as long as much is decoded."""
+        if self.spec.codebook_dtype == "float32":
+            return self
+        return type(self).from_weights(replace(self.spec, codebook_dtype="float32"), {**self.stored, **self.weights()})
 
     def with_levels(self, levels: FloatArray) -> Self:
         """The same codec with other levels of row scales."""
@@ -153,11 +162,8 @@ class Codec(ABC):
             StorageError: a value of a position is not below K.
         """
         codes = bitpack.unpack(packed, self.spec.widths)
-        size = self.spec.codebook_size
-        if self.spec.has_invalid_codes and codes.size:
-            most = int(codes[:, : self.spec.code_length].max())
-            if most >= size:
-                raise StorageError(f"codes: found code value {most}, values must be below K={size}")
+        if self.spec.has_invalid_codes:
+            check_values(codes, self.spec)
         return codes
 
     def check_codes(self, codes: IntArray) -> None:
@@ -242,6 +248,14 @@ class Codec(ABC):
 
         They are those of what `compose` gives, in float64. None where the composition is not a sum over positions.
         """
+
+    def rounding_of_dots(self, sizes: DoubleArray) -> DoubleArray:
+        """(q,) how far sums of `score_tables` in float32 may be from dot products of decoded vectors.
+
+        Args:
+            sizes: (q, d) absolute values of the queries.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:

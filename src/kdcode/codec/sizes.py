@@ -14,7 +14,7 @@ MAX_HEADER_BYTES = 4096
 LEARNED_HEADER_BYTES = 2560
 """What it takes at most where `compress` has made the table."""
 
-_UNITS = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,24 @@ class Sizes:
         return {**asdict(self), "embedding": self.embedding, "total": self.total}
 
 
+def memory_bytes(name: str, size: str | int) -> int:
+    """The bytes of a size as people write it, such as 64MB or a number.
+
+    Raises:
+        OptionError: it is none; `name` is the option that it was given for.
+    """
+    number, unit = _number_and_unit(size)
+    if number * _UNITS.get(unit, 0) < 1:
+        raise OptionError(f"{name} must be a size like 64MB, 500KB or a number of bytes, got {size!r}")
+    return int(number * _UNITS[unit])
+
+
+def _number_and_unit(text: str | int) -> tuple[float, str]:
+    """A size such as 20x or 1.5MiB in two parts; 0 where it is none."""
+    found = None if isinstance(text, bool) else re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*", str(text))
+    return (float(found[1]), found[2].lower()) if found else (0.0, "")
+
+
 @dataclass(frozen=True)
 class SizeLimit:
     """How much a coded table may take; one of the three is given.
@@ -83,18 +101,15 @@ class SizeLimit:
         Raises:
             OptionError: it is neither, or a small number that could mean either.
         """
-        found = (
-            None if isinstance(text, bool) else re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*", str(text))
-        )
-        number, unit = (float(found[1]), found[2].lower()) if found else (0.0, "")
-        if found and not unit and 1 < number < MAX_HEADER_BYTES:
+        number, unit = _number_and_unit(text)
+        if not unit and 1 < number < MAX_HEADER_BYTES:
             raise OptionError(
                 f"size must have a unit, got {text}: {number:g}x (times smaller) or {number:g}B (bytes of file)?"
             )
         if unit == "x" and number > 1:
             return cls(times=number)
-        if unit in ("", *_UNITS) and number * _UNITS.get(unit, 1) >= 1:
-            return cls(file_bytes=int(number * _UNITS.get(unit, 1)))
+        if number * _UNITS.get(unit, 0) >= 1:
+            return cls(file_bytes=int(number * _UNITS[unit]))
         raise OptionError(f"size must be like 20x, 500KB, 2MiB or a number of bytes, got {text!r}")
 
     def allows(self, sizes: Sizes, ratio: float, bits: int) -> bool:

@@ -15,12 +15,15 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode.codec.quantized import DTYPE_BYTES, scale_shape
 from kdcode.codec.sizes import Sizes
-from kdcode.errors import OptionError
+from kdcode.errors import OptionError, StorageError
 from kdcode.limits import MemoryLimit
 
 BLOCK_SUM, LSTM = "block-sum", "lstm"
@@ -175,6 +178,11 @@ class CodecSpec:
         """Whether the basis is a rotation."""
         return self.kind == BLOCK_SUM and self.basis and self.inner_dim == self.embedding_dim
 
+    @property
+    def adds_codewords(self) -> bool:
+        """Whether vectors are sums of codewords, in blocks or not, times a basis or not."""
+        return self.kind == BLOCK_SUM
+
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """Which positions add up to which coordinates: both are split as evenly as possible, larger parts first."""
@@ -257,6 +265,20 @@ class CodecSpec:
     def ratio(self, num_embeddings: int) -> float:
         """How many times smaller than N x d float32 numbers, symbols left out."""
         return self.sizes(num_embeddings).ratio(num_embeddings, self.embedding_dim)
+
+
+def check_values(codes: npt.NDArray[np.integer[Any]], spec: CodecSpec) -> None:
+    """Refuse (n, columns) codes that were read from somewhere, and that no table of this shape has.
+
+    Raises:
+        StorageError: the largest value is named.
+    """
+    most = int(codes[:, : spec.code_length].max(initial=0))
+    if most >= spec.codebook_size:
+        raise StorageError(f"codes: found code value {most}, values must be below K={spec.codebook_size}")
+    level = int(codes[:, spec.code_length :].max(initial=0))
+    if level >= 1 << spec.scale_bits:
+        raise StorageError(f"codes: found level {level} of a row scale, levels must be below {1 << spec.scale_bits}")
 
 
 def _split(count: int, parts: int) -> list[slice]:

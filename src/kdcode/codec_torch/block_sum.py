@@ -7,14 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from kdcode.codec import CodecSpec
-from kdcode.codec_torch.lookup import flat_codes
+from kdcode.codec_torch.lookup import flat_codes, lookup
 from kdcode.codec_torch.module import CodecModule, Weights
 
 
 class BlockSumModule(CodecModule):
     """Blocks of coordinates, each the sum of its positions' codewords, times an optional basis."""
-
-    adds_codewords = True
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -32,7 +30,11 @@ class BlockSumModule(CodecModule):
     @classmethod
     def compose_words(cls, spec: CodecSpec, weights: Weights, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors, before row scales."""
-        if spec.code_length % spec.groups == 0:
+        if spec.groups == spec.code_length:
+            sums = words
+        elif spec.groups == 1:
+            sums = words.sum(dim=1, keepdim=True)
+        elif spec.code_length % spec.groups == 0:
             sums = words.unflatten(1, (spec.groups, -1)).sum(dim=2)
         else:
             sums = torch.stack([words[:, block.positions].sum(dim=1) for block in spec.blocks], dim=1)
@@ -41,6 +43,8 @@ class BlockSumModule(CodecModule):
     @classmethod
     def compose_codes(cls, spec: CodecSpec, weights: Weights, codes: Tensor) -> Tensor:
         """(n, D) or (n, columns) codes to (n, d) vectors: fused sums over codewords, no (n, D, e) array."""
+        if spec.groups == spec.code_length:  # nothing is added up
+            return _from_blocks(spec, lookup(codes[:, : spec.code_length], weights["codebook"]), weights.get("basis"))
         flat, offsets = flat_codes(codes[:, : spec.code_length], spec.codebook_size), None
         if spec.code_length % spec.groups:
             starts = torch.tensor([block.positions.start for block in spec.blocks], device=codes.device)
@@ -77,6 +81,7 @@ def _from_blocks(spec: CodecSpec, sums: Tensor, basis: Tensor | None) -> Tensor:
     """(n, G, e) sums of blocks to (n, d) vectors."""
     if spec.inner_dim % spec.groups == 0:
         coordinates = sums.flatten(1)
-    else:  # what a codeword has beyond a narrower block is not read
-        coordinates = torch.cat([sums[:, number, : block.width] for number, block in enumerate(spec.blocks)], dim=1)
+    else:  # the first blocks are wider by one; what codewords have beyond the others is not read
+        wide = spec.inner_dim % spec.groups
+        coordinates = torch.cat([sums[:, :wide].flatten(1), sums[:, wide:, :-1].flatten(1)], dim=1)
     return coordinates if basis is None else coordinates @ basis

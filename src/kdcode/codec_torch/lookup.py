@@ -14,7 +14,8 @@ def code_dtype(codebook_size: int) -> torch.dtype:
 
 def flat_codes(codes: Tensor, codebook_size: int) -> Tensor:
     """(n, D) codes as row numbers of the codebook laid out as (D·K, e)."""
-    return codes.long() + codebook_size * torch.arange(codes.shape[1], device=codes.device)
+    length = codes.shape[1]
+    return codes + torch.arange(0, length * codebook_size, codebook_size, device=codes.device)
 
 
 def lookup(codes: Tensor, codebook: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -34,8 +33,6 @@ class CodecModule(nn.Module):
     codebook: nn.Parameter
     basis: nn.Parameter | None
     scale_levels: Tensor | None
-    adds_codewords: ClassVar[bool] = False
-    """Whether vectors are sums of codewords, in blocks or not, times a basis or not."""
 
     def __init__(
         self,
@@ -79,6 +76,13 @@ class CodecModule(nn.Module):
     def weights(self) -> dict[str, Tensor]:
         """The parameters by name."""
         return {name: value for name, value in self._parameters.items() if value is not None}
+
+    def stored_tensors(self) -> dict[str, Tensor] | None:
+        """The tensors that float32 vectors are composed from, named as in files; None where they are not float32."""
+        if self.codebook.dtype != torch.float32:
+            return None
+        levels = {} if self.scale_levels is None else {"scale_levels": self.scale_levels}
+        return {**self.weights, **levels}
 
     @property
     def dtype(self) -> torch.dtype:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from kdcode.codec import Codec, codec_from_tensors
 from kdcode.codec_torch.kinds import CODEC_MODULES
-from kdcode.codec_torch.lookup import flat_codes, scale_rows
+from kdcode.codec_torch.lookup import lookup, scale_rows
 from kdcode.codec_torch.module import shape_of
 
 
@@ -59,6 +59,10 @@ class StoredCodec(nn.Module):
             vectors = kind.compose_words(spec, weights, self._words(codes))
         return scale_rows(vectors, codes, self.scale_levels).to(self.dtype)
 
+    def stored_tensors(self) -> dict[str, Tensor] | None:
+        """The tensors that float32 vectors are composed from, named as in files; None where float64 is needed."""
+        return dict(self.named_buffers()) if self._computed_in == torch.float32 else None
+
     @property
     def weights(self) -> dict[str, Tensor]:
         """All weights by name as the floats that they stand for, expanded for this call."""
@@ -66,9 +70,8 @@ class StoredCodec(nn.Module):
 
     def _words(self, codes: Tensor) -> Tensor:
         """(n, columns) codes to their (n, D, e) codewords."""
-        flat = flat_codes(codes[:, : self.spec.code_length], self.spec.codebook_size)
-        words = self.codebook.flatten(0, 1).index_select(0, flat.flatten()).view(*flat.shape, self.codebook.shape[2])
-        return words.float().mul_(self.codebook_scale.flatten(1)).to(self._computed_in)
+        words = lookup(codes[:, : self.spec.code_length], self.codebook)
+        return (words * self.codebook_scale[:, 0]).to(self._computed_in)
 
     def _floats(self, name: str) -> Tensor:
         """A weight as the floats that it stands for."""
