@@ -18,6 +18,8 @@ import kdcode
 from kdcode.errors import KdcodeError, OptionError
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
 
+pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
+
 ROWS, DIM = 20, 7
 LAYERS = (CodedEmbedding, CodedEmbeddingBag)
 FORMS = [

@@ -17,8 +17,10 @@ class CodedEmbedding(CodedLayer):
     Args:
         coded: the table, or the path of a .kdc file; codes and weights are copied.
         padding_idx: row whose vector is zero; -1 is the last.
-        form: "packed" (smallest) or "unpacked" (quicker lookups); see `CodedLayer`.
+        form: "packed" (smallest) or "unpacked" (an integer for each position); see `CodedLayer`.
         trainable: whether codewords and composition are trained; codes stay as they are.
         device: where the layer lives.
         dtype: type of the vectors, as in `nn.Embedding`; torch's default type if None.
+        expand_below: a size like "64MB"; where all vectors take no more, they are decoded once and kept.
+        cache: a size like "16MB" for the vectors of ids that come often; on the CPU.
     """

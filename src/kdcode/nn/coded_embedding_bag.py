@@ -22,10 +22,12 @@ class CodedEmbeddingBag(CodedLayer):
         padding_idx: row that counts for nothing in a bag; -1 is the last.
         mode: "sum", "mean" or "max".
         include_last_offset: offsets have one more entry, the end of the last bag.
-        form: "packed" (smallest) or "unpacked" (quicker lookups); see `CodedLayer`.
+        form: "packed" (smallest) or "unpacked" (an integer for each position); see `CodedLayer`.
         trainable: whether codewords and composition are trained.
         device: where the layer lives.
         dtype: type of the vectors, as in `nn.EmbeddingBag`; torch's default type if None.
+        expand_below: a size like "64MB"; where all vectors take no more, they are decoded once and kept.
+        cache: a size like "16MB" for the vectors of ids that come often; on the CPU.
     """
 
     def __init__(  # noqa: PLR0913 - those of nn.EmbeddingBag, and the form
@@ -39,10 +41,13 @@ class CodedEmbeddingBag(CodedLayer):
         trainable: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        expand_below: str | int | None = None,
+        cache: str | int | None = None,
     ) -> None:
         if mode not in MODES:
             raise OptionError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
-        super().__init__(coded, padding_idx, form=form, trainable=trainable, device=device, dtype=dtype)
+        kept = {"expand_below": expand_below, "cache": cache}
+        super().__init__(coded, padding_idx, form=form, trainable=trainable, device=device, dtype=dtype, **kept)
         self.mode = mode
         self.include_last_offset = include_last_offset
 
@@ -62,24 +67,35 @@ class CodedEmbeddingBag(CodedLayer):
         Returns:
             (B, d); the vector of a bag without ids is zero.
         """
-        rows, place = self._distinct(ids)
+        ids = self._checked(ids)
         if ids.dim() == 2 and ids.shape[1] == 0 and offsets is None:  # the kernel takes no bags of length 0
             return torch.zeros(len(ids), self.embedding_dim, dtype=self.codec.dtype, device=self.device)
-        padding = None
-        if self.padding_idx is not None:
-            # The kernel wants the padding row's place among the distinct ids; an absent one is added at the end.
-            rows = torch.cat([rows, rows.new_tensor([self.padding_idx])])
-            padding = len(rows) - 1
-            place = torch.where(ids == self.padding_idx, padding, place)
+        places, vectors, padding = self._places(ids)
         return F.embedding_bag(
-            place,
-            self.vectors_of(rows),
+            places,
+            vectors,
             offsets,
             mode=self.mode,
             per_sample_weights=per_sample_weights,
             include_last_offset=self.include_last_offset,
             padding_idx=padding,
         )
+
+    def _places(self, ids: Tensor) -> tuple[Tensor, Tensor, int | None]:
+        """The place of each id among the vectors that are needed, the vectors, and the place of the padding id."""
+        if self._is_expanded:
+            self._in_range(ids.reshape(-1))
+            return ids, self._whole_table(), self.padding_idx
+        if self._composes_all(ids):
+            rows, places = self._in_range(ids.reshape(-1)), torch.arange(ids.numel(), device=ids.device).view(ids.shape)
+        else:
+            rows, places = self._distinct(ids)
+        if self.padding_idx is None:
+            return places, self.padded_vectors(rows), None
+        # The kernel wants the padding row's place; one is added at the end, since it may be absent.
+        rows = torch.cat([rows, rows.new_tensor([self.padding_idx])])
+        places = torch.where(ids == self.padding_idx, len(rows) - 1, places)
+        return places, self.padded_vectors(rows), len(rows) - 1
 
     def extra_repr(self) -> str:
         """Shape and mode for printing."""

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.codec import CodecSpec, codec_from_tensors
+from kdcode.codec import CodecSpec, codec_from_tensors, memory_bytes
 from kdcode.codec_torch import CodecModule, StoredCodec, module_of
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
+from kdcode.nn.cpu_lookup import CpuLookup, tensors_seen
 from kdcode.nn.embedding_layer import EmbeddingLayer
+from kdcode.row_cache import RowCache
 from kdcode.storage import load
 from kdcode.symbols import RowNumbers
 
@@ -35,18 +37,23 @@ class CodedLayer(EmbeddingLayer):
         coded: the table, or the path of a .kdc file; codes and weights are copied.
         padding_idx: row whose vector is zero; -1 is the last.
         form: "packed" takes the bytes of the file: codes as bits, codewords and rotation in their stored type.
-            "unpacked" has an integer for each position and weights of type `dtype`: larger, and quicker.
+            "unpacked" has an integer for each position and weights of type `dtype`: larger, and simpler to compute
+            with for torch's operators.
         trainable: whether codewords and composition are trained; in both forms they are then of type `dtype`.
         device: where the layer lives.
         dtype: type of the vectors; torch's default type if None.
+        expand_below: a size like "64MB": where all vectors take no more, they are decoded at the first call and kept.
+        cache: a size like "16MB" for vectors of ids that come often, kept as they are decoded. It is used on the CPU,
+            and not where compiled code decodes rows as quickly as they are copied: that of codes without a basis.
     """
 
     code_rows: Tensor
+    expanded: Tensor | None
     codec: CodecModule | StoredCodec
     is_being_loaded = False
     """Whether `weight` has no numbers yet: set by loaders of models that set first weights to random numbers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how codes are kept, and what else may be
         self,
         coded: CodedSource,
         padding_idx: int | None = None,
@@ -55,6 +62,8 @@ class CodedLayer(EmbeddingLayer):
         trainable: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        expand_below: str | int | None = None,
+        cache: str | int | None = None,
     ) -> None:
         if form not in CODE_FORMS:
             raise OptionError(f"form must be one of {', '.join(CODE_FORMS)}, got {form!r}")
@@ -68,7 +77,15 @@ class CodedLayer(EmbeddingLayer):
             )
         super().__init__(len(coded), coded.embedding_dim, padding_idx)
         self.form, self.trainable = form, trainable
-        self.register_buffer("code_rows", torch.tensor(_code_rows(coded, form), device=device))
+        self.expand_below, self.cache = expand_below, cache
+        room = _room("expand_below", expand_below, trainable), _room("cache", cache, trainable)
+        size = (torch.get_default_dtype() if dtype is None else dtype).itemsize
+        self._may_expand = size * len(coded) * coded.embedding_dim <= room[0]
+        self._expanded_from: tuple[int, ...] = ()
+        self.register_buffer("expanded", None, persistent=False)
+        self._lookup = CpuLookup(RowCache(coded.embedding_dim, room[1]) if room[1] else None)
+        # numpy's large arrays lie in large pages of memory, which random rows are read from quicker than from torch's.
+        self.register_buffer("code_rows", torch.from_numpy(np.array(_code_rows(coded, form))).to(device))
         if form == "packed" and not trainable:
             self.codec = StoredCodec(coded.codec, device=device, dtype=dtype)
         else:
@@ -101,7 +118,14 @@ class CodedLayer(EmbeddingLayer):
             "form": self.form,
             "trainable": self.trainable,
             "dtype": str(self.codec.dtype).removeprefix("torch."),
+            "expand_below": self.expand_below,
+            "cache": self.cache,
         }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers and parameters, and of the cache: what the layer takes in memory."""
+        return super().nbytes + self._lookup.nbytes
 
     @property
     def device(self) -> torch.device:
@@ -126,6 +150,59 @@ class CodedLayer(EmbeddingLayer):
     def vectors_of(self, ids: Tensor) -> Tensor:
         """(n,) ids to (n, d) vectors."""
         return self.codec.decode(self.codes_of(ids))
+
+    def padded_vectors(self, ids: Tensor) -> Tensor:
+        """(n,) ids to (n, d) vectors, that of the padding id zero."""
+        found = self._lookup.vectors(self, ids)
+        return self.composed(ids) if found is None else found
+
+    def composed(self, ids: Tensor) -> Tensor:
+        """The same by torch's operators."""
+        return super().padded_vectors(ids)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids of any shape to ids.shape + (d,) vectors; errors as of `EmbeddingLayer.forward`."""
+        if self._is_expanded:
+            return self.rows_of(self._whole_table(), self._checked(ids))
+        found = self._lookup.vectors(self, ids)
+        return super().forward(ids) if found is None else found
+
+    def rows_of(self, table: Tensor, ids: Tensor) -> Tensor:
+        """The vectors of ids of any shape in the whole (N, d) table."""
+        if not ids.is_cpu:
+            self._in_range(ids.reshape(-1))
+        try:
+            return F.embedding(ids, table)
+        except IndexError:  # on the CPU torch checks ids by itself
+            self._in_range(ids.reshape(-1))
+            raise
+
+    @property
+    def _is_expanded(self) -> bool:
+        """Whether vectors are taken from the whole table; a graph that is compiled has the codes alone."""
+        return self._may_expand and not torch.compiler.is_compiling()
+
+    def _whole_table(self) -> Tensor:
+        """The (N, d) vectors, decoded where they are not those of the tensors that are there now."""
+        buffers, codec = self._buffers, self._modules["codec"]  # quicker to find than attributes
+        codebook = (codec._parameters or codec._buffers)["codebook"]  # type: ignore[union-attr]
+        seen = tensors_seen(buffers["code_rows"], codebook)  # type: ignore[arg-type]
+        table = buffers["expanded"]
+        if table is None or seen != self._expanded_from:
+            table = self.expanded = self.weight
+            self._expanded_from = seen
+        return table
+
+    def _composes_all(self, ids: Tensor) -> bool:
+        # Sorting pays where ids repeat; that they do is certain where there are more of them than half the rows.
+        return super()._composes_all(ids) or 2 * ids.numel() < self.num_embeddings
+
+
+def _room(name: str, size: str | int | None, trainable: bool) -> int:
+    """The bytes of an option; none is kept of a table that is trained."""
+    if size is not None and trainable:
+        raise OptionError(f"{name}: vectors cannot be kept while codewords are trained; leave it out, or trainable")
+    return 0 if size is None else memory_bytes(name, size)
 
 
 def as_coded(source: CodedSource) -> CodedTable:

@@ -130,9 +130,9 @@ class CodedOutput(TableReader):
         """Write the (n, N) logits of (n, d) hidden vectors, for some rows of the table after another."""
         spec, codec = self.table.codec.spec, self.table.codec
         kind = CODEC_MODULES[spec.kind]
-        size = _BATCH if kind.adds_codewords else _TOGETHER
+        size = _BATCH if spec.adds_codewords else _TOGETHER
         batches = [(logits.narrow(0, start, len(some)), some) for start, some in _parts(hidden, size)]
-        products = [kind.dot_products(spec, weights, batch) if kind.adds_codewords else None for _, batch in batches]
+        products = [kind.dot_products(spec, weights, batch) if spec.adds_codewords else None for _, batch in batches]
         for ids, columns in self._rows():
             codes = self.table.codes_of(ids)
             flat = flat_codes(codes[:, : spec.code_length], spec.codebook_size)

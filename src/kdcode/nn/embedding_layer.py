@@ -6,6 +6,8 @@ from itertools import chain
 
 import torch
 from torch import Tensor, nn
+from torch._C import _get_tracing_state
+from torch.compiler import is_compiling
 from torch.nn import functional as F
 
 from kdcode.errors import IdTypeError, OptionError, RowError
@@ -42,13 +44,16 @@ class EmbeddingLayer(nn.Module):
         raise NotImplementedError
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Ids of any shape to ids.shape + (d,) vectors; each distinct id is composed once.
+        """Ids of any shape to ids.shape + (d,) vectors.
 
         Raises:
             RowError: an IndexError; an id is negative, or not below `num_embeddings`.
             IdTypeError: a TypeError; ids are no tensor of integers.
             OptionError: ids are on another device than the layer.
         """
+        ids = self._checked(ids)
+        if self._composes_all(ids):
+            return self.padded_vectors(self._in_range(ids.reshape(-1))).view(*ids.shape, self.embedding_dim)
         rows, place = self._distinct(ids)
         return F.embedding(place, self.padded_vectors(rows))
 
@@ -67,8 +72,10 @@ class EmbeddingLayer(nn.Module):
         """Bytes of all parameters and buffers: what the layer takes in memory."""
         return sum(tensor.nbytes for tensor in chain(self.parameters(), self.buffers()))
 
-    def _distinct(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The (n,) distinct ids, checked, and the place of each id among them, in the shape of `ids`."""
+    def _checked(self, ids: Tensor) -> Tensor:
+        """Ids as int64, on the device of the layer."""
+        if type(ids) is Tensor and ids.dtype is torch.int64 and ids.device == self.device:
+            return ids
         if not isinstance(ids, Tensor):
             raise IdTypeError(f"ids: expected a tensor of integers, got {type(ids).__name__}; use torch.tensor(ids)")
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
@@ -77,17 +84,33 @@ class EmbeddingLayer(nn.Module):
             raise OptionError(
                 f"ids are on {ids.device}, the layer is on {self.device}; use ids.to({str(self.device)!r})"
             )
-        if ids.dtype not in (torch.int64, torch.int32):
-            ids = ids.long()
-        if torch.compiler.is_compiling() or ids.is_meta:
-            # How many ids are distinct depends on the data; inside a compiled graph every id is composed instead.
-            return ids.reshape(-1), torch.arange(ids.numel(), device=ids.device).view(ids.shape)
+        return ids.long()
+
+    def _composes_all(self, ids: Tensor) -> bool:
+        """Whether every id is composed, and not each distinct one once.
+
+        How many are distinct depends on the data, which a graph that is recorded must not.
+        """
+        return _is_recorded() or ids.is_meta
+
+    def _in_range(self, ids: Tensor) -> Tensor:
+        """(n,) ids that are checked, unless a graph is recorded."""
+        if not (_is_recorded() or ids.is_meta) and ids.numel():
+            ends = (ids, ids) if len(ids) == 1 else ids.aminmax()
+            self.check_range(*(int(end) for end in ends))
+        return ids
+
+    def _distinct(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """The (n,) distinct ids, checked, and the place of each id among them, in the shape of `ids`."""
         rows, place = torch.unique(ids, return_inverse=True)
         if len(rows):
-            low, high = rows[0].item(), rows[-1].item()  # they are sorted
-            if low < 0 or high >= self.num_embeddings:
-                raise RowError(f"ids must be in [0, {self.num_embeddings}), got ids from {low} to {high}")
+            self.check_range(int(rows[0]), int(rows[-1]))  # they are sorted
         return rows, place
+
+    def check_range(self, low: int, high: int) -> None:
+        """Refuse ids, of which these are the least and the largest, that are outside the table."""
+        if low < 0 or high >= self.num_embeddings:
+            raise RowError(f"ids must be in [0, {self.num_embeddings}), got ids from {low} to {high}")
 
     def all_ids(self) -> list[Tensor]:
         """All ids in order, in chunks, on the device of the layer."""
@@ -104,6 +127,11 @@ class EmbeddingLayer(nn.Module):
         """Shape for printing."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+
+
+def _is_recorded() -> bool:
+    """Whether operators are recorded, by torch.compile, torch.export or torch.jit.trace, to run for other ids later."""
+    return is_compiling() or _get_tracing_state() is not None
 
 
 def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
