@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +11,10 @@ from kdcode._version import __version__
 from kdcode.arrays import described, rows_at_once
 from kdcode.codec.spec import LSTM
 from kdcode.coded import CodedTable
-from kdcode.errors import FileError, FormatError, LimitError, MissingExtraError, OptionError, file_error
-from kdcode.files import replacing
+from kdcode.errors import FormatError, LimitError, MissingExtraError, OptionError
 from kdcode.formats.format import Progress
-from kdcode.formats.matrices import symbol_fault
+from kdcode.integrations.exported_files import exported
 from kdcode.integrations.onnx_graph import IDS, VECTORS, Graph, add_lookup
-from kdcode.symbols import RowNumbers
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -74,18 +68,13 @@ def export_onnx(
         FormatError: a symbol does not fit in a line; or onnxruntime computes other vectors.
         FileError: a file cannot be written.
     """
-    file, names = Path(path), None if symbols is None else Path(symbols)
     _check_table(coded, rank)
-    if names is not None:
-        _check_symbols(coded, file, names)
     runtime = _onnxruntime() if check else None
-    with nullcontext() if names is None else _written(names) as listed, _written(file) as target:
+    with exported(coded, path, symbols, "model") as target:
         model = onnx_model(coded, rank=rank).SerializeToString(deterministic=True)
         if runtime is not None:
             _compare(runtime.InferenceSession(model, providers=["CPUExecutionProvider"]), coded, rank, on_progress)
         target.write_bytes(model)
-        if names is not None and listed is not None:
-            _write_symbols(coded, names, listed)
     return len(model)
 
 
@@ -149,38 +138,6 @@ def _check_table(coded: CodedTable, rank: int) -> None:
             "the weights of this LSTM are so large that it has to be computed in float64, and onnxruntime computes an "
             "LSTM in float32 alone; scale the table down and compress it again"
         )
-
-
-def _check_symbols(coded: CodedTable, file: Path, names: Path) -> None:
-    if isinstance(coded.symbols, RowNumbers):
-        raise OptionError("symbols: this table has none, its rows are known by their numbers")
-    if os.path.realpath(file) == os.path.realpath(names):
-        raise OptionError(f"symbols: {names} is the model itself, name another file")
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[Path]:
-    """What `replacing` gives, with errors that name the file."""
-    try:
-        with replacing(path) as temporary:
-            yield temporary
-    except FileError:
-        raise
-    except OSError as error:
-        raise file_error(path, "written", error) from error
-
-
-def _write_symbols(coded: CodedTable, names: Path, target: Path) -> None:
-    try:
-        with target.open("w", encoding="utf-8", newline="\n") as stream:
-            for row, symbol in enumerate(coded.symbols):
-                if reason := symbol_fault(symbol):
-                    raise FormatError(
-                        f"{names}: row {row}: the symbol {symbol!r} {reason}; list(coded) has all symbols"
-                    )
-                stream.write(f"{symbol}\n")
-    except OSError as error:
-        raise file_error(names, "written", error) from error
 
 
 def _onnxruntime() -> Any:  # noqa: ANN401 - the module, which has no types
