@@ -95,3 +95,23 @@ def test_two_runs_at_once_take_little_more_than_twice_as_long_as_one():
     assert rows["beside two busy loops"]["times_alone"] <= 2.5
     for row in rows.values():  # threads that wait by spinning would take several times as much
         assert row["cpu_seconds"] <= 1.3 * rows["alone"]["cpu_seconds"]
+
+
+@pytest.fixture
+def looked_up():
+    return {(row["symbols"], row["index"]): row for row in rows_of("symbol_index")}
+
+
+def test_a_symbol_that_was_looked_up_before_is_found_in_five_microseconds(looked_up):
+    for symbols in (100_000, 400_000, 10_000_000):
+        assert looked_up[symbols, "kdcode"]["warm_ns"] <= 5000
+        assert looked_up[symbols, "kdcode, index_symbols"]["warm_ns"] <= 1000
+    assert looked_up[400_000, "kdcode"]["spread_ns"] <= 5000
+    assert looked_up[400_000, "kdcode, index_symbols"]["spread_ns"] <= 1000
+
+
+def test_ten_million_rows_are_opened_and_asked_at_once(looked_up):
+    row = looked_up[10_000_000, "kdcode"]
+    assert row["open_ms"] <= 50
+    assert row["first_lookup_ms"] <= 50
+    assert row["first_mb"] <= 30
