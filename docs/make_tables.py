@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parent))  # where it is run from elsewhere
 
 from in_task_tables import IN_TASK_PARTS
+from lookup_tables import LOOKUP_PARTS
 from markdown_tables import ROOT, Record, error_cell, megabytes, percent, rows_of, table
 from model_tables import MODEL_PARTS, sentence_rows
 
@@ -166,6 +167,39 @@ def threads() -> str:
     return table(heads, lines)
 
 
+def _duration(milliseconds: float) -> str:
+    if milliseconds >= 1000:
+        return f"{milliseconds / 1000:.1f} s"
+    return "< 0.1 ms" if milliseconds < 0.05 else f"{milliseconds:.1f} ms"
+
+
+def symbol_index() -> str:
+    """Ways to keep symbols: opened, and asked."""
+    heads = [
+        "symbols",
+        "index",
+        "bytes per symbol",
+        "opened in",
+        "first lookup",
+        "warm lookup",
+        "spread lookup",
+        "memory",
+    ]
+    lines = [
+        [
+            f"{row['symbols']:,}, {row['kind']}",
+            row["index"],
+            f"{row['bytes_per_symbol']:.1f}",
+            *(_duration(row[key]) for key in ("open_ms", "first_lookup_ms")),
+            f"{row['warm_ns'] / 1000:.1f} µs",
+            f"{row['spread_ns'] / 1000:.1f} µs",
+            f"{row['resident_mb']:,.0f} MB",
+        ]
+        for row in rows_of("symbol_index")
+    ]
+    return table(heads, lines)
+
+
 def perplexity() -> str:
     """The paper's language model."""
     rows = {row["row"]: row for row in rows_of("ptb_perplexity-small", "experiments") if row["seed"] == 0}
@@ -239,6 +273,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "task_accuracy": task_accuracy,
     **MODEL_PARTS,
     **IN_TASK_PARTS,
+    **LOOKUP_PARTS,
     "retrieval": retrieval,
     "equal_bytes": equal_bytes,
     "equal_bits": equal_bits,
@@ -247,6 +282,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "scaling": scaling,
     "plans": plans,
     "threads": threads,
+    "symbol_index": symbol_index,
     "perplexity": perplexity,
     "fuzzers": fuzzers,
 }

@@ -22,6 +22,7 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 IN_TASK = ROOT / "docs" / "in-task.md"
 RECIPES = ROOT / "docs" / "recipes.md"
 MODELS = ROOT / "docs" / "models.md"
+SERVING = ROOT / "docs" / "serving.md"
 DESIGN = ROOT / "docs" / "design.md"
 PAGES = sorted(
     path
@@ -93,6 +94,11 @@ def test_the_code_of_the_tutorial_runs(tmp_path, monkeypatch):
 
 def test_the_code_of_the_page_on_training_runs():
     run_page(IN_TASK, IN_TASK.read_text(encoding="utf-8"), {"__name__": "in_task"})
+
+
+def test_the_code_of_the_page_on_serving_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(SERVING, SERVING.read_text(encoding="utf-8"), {"__name__": "serving"})
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
