@@ -35,8 +35,9 @@ class BatchLearner(Resumable):
         self.options = options
         self.seed = seed
         self.step = 0
-        self.steps_per_epoch = -(-len(training) // options.batch_size)
-        self.total_steps = self.steps_per_epoch * options.epochs_for(len(training))
+        total = training.share.total
+        self.steps_per_epoch = -(-total // options.batch_size)
+        self.total_steps = self.steps_per_epoch * options.epochs_for(total)
         self.unused = 0
         self.codes = start.codes.to(torch.int64, copy=True)
         self._shuffled: tuple[int, Tensor] | None = None
@@ -47,6 +48,7 @@ class BatchLearner(Resumable):
         while self.step < self.total_steps:
             report = self._next_batch()
             if self.step % self.steps_per_epoch == 0:
+                self.training.ranks.agree(list(self.module.parameters()))  # other processors round otherwise
                 self.end_epoch()
             run.after_step(report, self.state)
         return self.best
@@ -55,9 +57,14 @@ class BatchLearner(Resumable):
         self.load_state(state)
         return self.step
 
-    def update(self, rows: Tensor, temperature: float) -> tuple[Tensor, float]:
-        """Learn from (n,) rows; gives their (n, D) codes and the sum of their losses."""
+    def update(self, rows: Tensor, batch: int, temperature: float) -> tuple[Tensor, float]:
+        """Learn from a batch of so many rows, of which (n,) are here; gives their (n, D) codes and the batch's loss."""
         raise NotImplementedError
+
+    def choices(self) -> torch.Generator:
+        """What draws for the rows of this step that are here."""
+        first = self.training.share.first
+        return generator_for(self.seed, f"choice {first}" if first else "choice", self.step, self.device)
 
     def end_epoch(self) -> None:
         """Look at the whole table, and keep the state if it is the best."""
@@ -78,19 +85,22 @@ class BatchLearner(Resumable):
 
     def _next_batch(self) -> StepReport:
         epoch, place = divmod(self.step, self.steps_per_epoch)
-        rows = self._order(epoch)[place * self.options.batch_size : (place + 1) * self.options.batch_size]
+        batch = self._order(epoch)[place * self.options.batch_size : (place + 1) * self.options.batch_size]
+        rows, ranks = self.training.share.own(batch), self.training.ranks
         temperature = self.temperature_at(epoch)
-        codes, loss = self.update(rows, temperature)
-        changed = float((codes != self.codes[rows]).float().mean())
+        codes, loss = self.update(rows, len(batch), temperature)
+        changed = float((codes != self.codes[rows]).float().mean()) if len(rows) else 0.0
+        if not ranks.is_alone:
+            changed = ranks.total(changed * len(rows)) / len(batch)
         self.codes[rows] = codes
         self.step += 1
-        relative = self.training.relative(loss, len(rows))
+        relative = self.training.relative(loss, len(batch))
         return StepReport(self.step, self.total_steps, relative, changed, temperature, self.unused)
 
     def _order(self, epoch: int) -> Tensor:
-        """(N,) row numbers in the order in which an epoch sees them."""
+        """(N,) numbers of all ranks' rows in the order in which an epoch sees them."""
         if self._shuffled is None or self._shuffled[0] != epoch:
-            order = torch.randperm(len(self.training), generator=generator_for(self.seed, "order", epoch))
+            order = torch.randperm(self.training.share.total, generator=generator_for(self.seed, "order", epoch))
             self._shuffled = (epoch, order.to(self.device))
         return self._shuffled[1]
 
