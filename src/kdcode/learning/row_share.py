@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kdcode.arrays import CHUNK_ROWS, DoubleArray
+from kdcode.arrays import CHUNK_ROWS, DoubleArray, IntArray
 from kdcode.learning.ranks import ALONE, Ranks, checked_size
 
 BLOCK_ROWS = 64
@@ -103,3 +103,11 @@ class RowShare:
         if self.ranks.is_alone:
             return values
         return self.ranks.all_sum(torch.from_numpy(np.array(values, dtype=np.float64))).numpy()
+
+    def joined(self, rows: DoubleArray) -> DoubleArray:
+        """(Σ n, …): the (n, …) rows of all ranks, in their order, on each of them; for few rows."""
+        return rows if self.ranks.is_alone else self.ranks.gather_rows(torch.from_numpy(np.array(rows))).numpy()
+
+    def joined_numbers(self, rows: IntArray) -> IntArray:
+        """The same for integers."""
+        return rows if self.ranks.is_alone else self.ranks.gather_rows(torch.from_numpy(np.array(rows))).numpy()
