@@ -60,7 +60,7 @@ class ParquetBatches:
         stream.seek(0)
         self._file = pyarrow.parquet.ParquetFile(stream, read_dictionary=texts, buffer_size=_BUFFER_BYTES)
         groups = [self._file.metadata.row_group(number) for number in range(self._file.num_row_groups)]
-        self._starts = list(accumulate((group.num_rows for group in groups), initial=0))
+        self._starts: list[int] = list(accumulate((group.num_rows for group in groups), initial=0))
 
     def __len__(self) -> int:
         return self._starts[-1]
