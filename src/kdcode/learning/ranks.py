@@ -25,6 +25,8 @@ Value = TypeVar("Value")
 
 _TIMEOUT = timedelta(minutes=30)
 """How long a rank waits for one that hangs. One that has ended is noticed at once, since its connection closes."""
+_MEETING = timedelta(minutes=5)
+"""How long ranks wait for each other to start."""
 _PIECE_BYTES = 1 << 24
 """What is sent to the first rank at a time."""
 
@@ -37,11 +39,13 @@ class Ranks:
         rank: its number, from 0.
         size: how many there are.
         group: that of torch.distributed through which they talk.
+        store: where they met.
     """
 
     rank: int = 0
     size: int = 1
     group: dist.ProcessGroup | None = None
+    store: dist.Store | None = None
 
     @property
     def is_first(self) -> bool:
@@ -52,6 +56,13 @@ class Ranks:
     def is_alone(self) -> bool:
         """Whether there are no others."""
         return self.size == 1
+
+    def is_first_to_tell(self) -> bool:
+        """Whether no other rank has asked this before: of several that have lost one, a single one says so."""
+        try:
+            return self.store is None or self.store.add("kdcode told", 1) == 1
+        except RuntimeError:  # the store has ended with the rank that kept it
+            return True
 
     def all_sum(self, tensor: Tensor) -> Tensor:
         """The sum over all ranks, in place where the tensor is contiguous; every rank gets the same bits."""
@@ -76,7 +87,12 @@ class Ranks:
 
     def largest(self, number: int) -> int:
         """The largest of all ranks' numbers."""
-        return max(self.collect(number))
+        if self.is_alone:
+            return number
+        found = torch.tensor(number)
+        with _noticing_lost_ranks():
+            dist.all_reduce(found, dist.ReduceOp.MAX, group=self.group)
+        return int(found)
 
     def any(self, flag: bool) -> bool:
         """Whether any rank says so."""
@@ -178,6 +194,27 @@ class Ranks:
         if errors:
             raise errors[0]
 
+    @contextmanager
+    def stopping_together(self) -> Iterator[None]:
+        """A block that may fail on one rank in any way, after which all of them stop; costs one small message.
+
+        Raises:
+            BaseException: on a rank whose block fails, its error; on others a KeyboardInterrupt.
+        """
+        if self.is_alone:
+            yield
+            return
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as failure:
+            error = failure
+        stop = self.any(error is not None)
+        if error is not None:
+            raise error
+        if stop:
+            raise KeyboardInterrupt
+
 
 ALONE = Ranks()
 """A process that shares its run with no other."""
@@ -195,19 +232,20 @@ def joined_ranks(device: str | torch.device = "cpu") -> Iterator[Ranks]:
     Raises:
         LostRankError: the others cannot be reached.
     """
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
+    if not is_one_of_several():
         yield ALONE
         return
-    is_cuda = torch.device(device).type == "cuda"
-    backend = "cpu:gloo,cuda:nccl" if is_cuda else "gloo"
-    is_ours = not dist.is_initialized()  # a program that has a group of its own keeps it
+    backend = "cpu:gloo,cuda:nccl" if torch.device(device).type == "cuda" else "gloo"
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     with _noticing_lost_ranks():
+        store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=_MEETING))
+        is_ours = not dist.is_initialized()  # a program that has a group of its own keeps it
         if is_ours:
-            dist.init_process_group(backend, timeout=_TIMEOUT)
+            own = dist.PrefixStore("kdcode", store)
+            dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=_TIMEOUT)
         group = dist.group.WORLD if is_ours else dist.new_group(backend=backend, timeout=_TIMEOUT)
     try:
-        yield Ranks(dist.get_rank(group), dist.get_world_size(group), group)
+        yield Ranks(rank, size, group, store)
     finally:
         with suppress(RuntimeError):  # others may be gone
             dist.destroy_process_group(group)
@@ -215,7 +253,7 @@ def joined_ranks(device: str | torch.device = "cpu") -> Iterator[Ranks]:
 
 def is_one_of_several() -> bool:
     """Whether torchrun has started this process with others."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def device_of_rank(device: str) -> str:
@@ -237,7 +275,8 @@ def checked_size(rows: int, ranks: Ranks, least: int) -> None:
     if rows < least * ranks.size and not ranks.is_alone:
         most = max(1, rows // least)
         raise OptionError(
-            f"{rows:,} rows cannot be shared among {ranks.size} ranks, each of which needs {least}; start {most} at most"
+            f"{rows:,} rows cannot be shared among {ranks.size} ranks, each of which needs {least}; "
+            f"start {most} at most"
         )
 
 

@@ -63,7 +63,7 @@ class AdditiveLearner(Resumable):
 
     def run(self, run: Run, stage: int = 0) -> Best:
         """Learn to the end, from the run's checkpoint where it was written in this stage."""
-        run.begin(stage, self._resume)
+        run.begin(stage, self._resume, self.by_row)
         while self.done < len(self.rounds):
             run.after_step(self._round(), self.state)
         self.module.load_state_dict(self.best.weights)

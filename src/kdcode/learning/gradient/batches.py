@@ -44,7 +44,7 @@ class BatchLearner(Resumable):
 
     def run(self, run: Run, stage: int = 0) -> Best:
         """Learn to the end, from the run's checkpoint where it was written in this stage."""
-        run.begin(stage, self._resume)
+        run.begin(stage, self._resume, self.by_row)
         while self.step < self.total_steps:
             report = self._next_batch()
             if self.step % self.steps_per_epoch == 0:

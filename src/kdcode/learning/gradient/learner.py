@@ -37,6 +37,10 @@ class GradientLearner(BatchLearner):
         *("step", "epoch_loss", "unused", "gains", "codes", "logits", "row_optimizer"),
         *("module", "weight_optimizer", "best"),
     )
+    by_row: ClassVar[tuple[str, ...]] = (
+        *("codes", "best.codes", "logits"),
+        *("row_optimizer.mean_square", "row_optimizer.visits"),
+    )
 
     def __init__(self, training: TrainingTable, start: Start, options: GradientOptions, seed: int = 0) -> None:
         super().__init__(training, start, options, seed)

@@ -47,7 +47,7 @@ def refine(training: TrainingTable, found: Solution, rounds: int, run: Run, stag
             encoder.load_state_dict(state["encoder"])
         return int(done)
 
-    if not run.begin(stage, resume):
+    if not run.begin(stage, resume, ("codes",)):
         solve_if_better(training, codes, module)
     for number in range(done + 1, rounds + 1):
         before = codes
