@@ -20,7 +20,7 @@ _OPENING = _MAGIC + b"4 "
 _LINE_BYTES = len(_OPENING) + 64 + 1
 
 Content = dict[str, Any]
-"""`identity`, `state` and `plan`, each of which may be None, and `files` where rows have their own; see `Checkpoint`."""
+"""`identity`, `state` and `plan`, any of which may be None, and `files` where rows are apart; see `Checkpoint`."""
 
 FILES = "files"
 """Where the files of rows are listed, each with its name, its first row, the number of its rows, and its digest."""
@@ -103,7 +103,7 @@ def _line(digest: str) -> bytes:
 
 def _fault(content: Any) -> str | None:  # noqa: ANN401 - whatever was in the file
     """What is wrong with the content of a file; None where it is as `Checkpoint` writes it."""
-    kinds = {"identity": str | None, "state": dict | None, "plan": dict | None}
+    kinds: dict[str, Any] = {"identity": str | None, "state": dict | None, "plan": dict | None}
     if isinstance(content, dict) and FILES in content:
         kinds[FILES] = list
         if any(type(file) is not list or list(map(type, file)) != [str, int, int, str] for file in content[FILES]):

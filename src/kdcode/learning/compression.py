@@ -23,6 +23,7 @@ from kdcode.learning.planning import PLANNED, Goal, planned_options
 from kdcode.learning.planning.shared_plan import on_first_rank
 from kdcode.learning.progress import OnStep, StepReport, showing_steps
 from kdcode.learning.rank_checkpoint import checkpoint_for, held_by_first
+from kdcode.learning.ranks import Ranks, threads_of_rank
 from kdcode.learning.rounding import rounded, with_row_scales
 from kdcode.learning.run import Run
 from kdcode.learning.run_settings import CompressKeywords, PlanSettings, RunSettings
@@ -138,7 +139,8 @@ def _for_goal(
 
 def plan_shard(shard: TableShard, options: CompressOptions, goal: Goal, settings: RunSettings) -> CompressOptions:
     """What `planned_options` does, for a table on several ranks, all of which call this."""
-    planning = PlanSettings(settings.progress is True, settings.device, settings.threads)
+    threads = _threads(settings, shard.share.ranks)
+    planning = PlanSettings(settings.progress is True, settings.device, threads)
     checkpoint = settings.run_checkpoint
     return on_first_rank(shard, lambda table: planned_options(table, options, goal, planning, checkpoint=checkpoint))
 
@@ -196,13 +198,18 @@ def _options(options: CompressOptions | None, size: object, changes: dict[str, A
     return (options or CompressOptions()).changed(**changes)
 
 
+def _threads(settings: RunSettings, ranks: Ranks) -> int | None:
+    """CPU threads: what is asked for, and of several ranks each its share of the machine's."""
+    return settings.threads if settings.threads or ranks.is_alone else threads_of_rank()
+
+
 def _compress(
     shard: TableShard, options: CompressOptions, settings: RunSettings
 ) -> tuple[CodedTable | None, Encoder | None]:
     """The coded table, on rank 0, and the network where the learner has one."""
     checkpoint, ranks = settings.run_checkpoint, shard.share.ranks
     with (
-        using_threads(settings.threads),
+        using_threads(_threads(settings, ranks)),
         held_by_first(checkpoint, ranks),
         showing_steps(settings.progress if ranks.is_first else False) as show,
         stopping_at_safe_places(

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from kdcode.cpus import available_cpus
 from kdcode.errors import KdcodeError, LostRankError, OptionError
@@ -45,7 +47,7 @@ class Ranks:
     rank: int = 0
     size: int = 1
     group: dist.ProcessGroup | None = None
-    store: dist.Store | None = None
+    store: Store | None = None
 
     @property
     def is_first(self) -> bool:
@@ -238,10 +240,10 @@ def joined_ranks(device: str | torch.device = "cpu") -> Iterator[Ranks]:
     backend = "cpu:gloo,cuda:nccl" if torch.device(device).type == "cuda" else "gloo"
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     with _noticing_lost_ranks():
-        store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=_MEETING))
+        store, _, _ = next(rendezvous("env://", rank, size, timeout=_MEETING))
         is_ours = not dist.is_initialized()  # a program that has a group of its own keeps it
         if is_ours:
-            own = dist.PrefixStore("kdcode", store)
+            own = PrefixStore("kdcode", store)
             dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=_TIMEOUT)
         group = dist.group.WORLD if is_ours else dist.new_group(backend=backend, timeout=_TIMEOUT)
     try:
@@ -254,11 +256,6 @@ def joined_ranks(device: str | torch.device = "cpu") -> Iterator[Ranks]:
 def is_one_of_several() -> bool:
     """Whether torchrun has started this process with others."""
     return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-def device_of_rank(device: str) -> str:
-    """The device of this rank: each has a CUDA device of its own on its machine, unless one is named by number."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and is_one_of_several() else device
 
 
 def threads_of_rank() -> int:

@@ -74,10 +74,10 @@ def _refinement(module: CodecModule) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def with_row_scales(
-    table: VectorTable, codes: IntArray, codec: Codec, part: RowShare | None = None
+    table: VectorTable, codes: IntArray, codec: Codec, share: RowShare | None = None
 ) -> tuple[IntArray, Codec]:
     """The codec and the (N, D + 1) codes whose vectors are as long as those of a table, or of one rank's part of it."""
-    share = part or RowShare.whole(len(table))
+    share = share or RowShare.whole(len(table))
     ratios = np.empty(len(table), dtype=np.float32)
     start = 0
     for _, vectors in table.chunks(CHUNK_ROWS):

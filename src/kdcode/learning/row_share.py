@@ -71,14 +71,18 @@ class RowShare:
         """(m,) places, here, of those of (n,) rows of the whole table that are here, in their order."""
         if self.ranks.is_alone:
             return rows
-        return rows[(rows >= self.first) & (rows < self.end)] - self.first
+        return rows[self.has(rows)] - self.first
+
+    def has(self, rows: Tensor) -> Tensor:
+        """(n,) which of (n,) rows of the whole table are here."""
+        return (rows >= self.first) & (rows < self.end)
 
     def fetch(self, values: Tensor, rows: Tensor) -> Tensor:
         """(n, …): what (n,) rows of the whole table have among the (rows, …) values of all ranks, on each of them."""
         if self.ranks.is_alone:
             return values[rows]
         found = values.new_zeros(len(rows), *values.shape[1:])
-        here = (rows >= self.first) & (rows < self.end)
+        here = self.has(rows)
         found[here] = values[rows[here] - self.first]
         return self.ranks.all_sum(found)
 

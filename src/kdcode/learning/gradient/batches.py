@@ -57,14 +57,18 @@ class BatchLearner(Resumable):
         self.load_state(state)
         return self.step
 
-    def update(self, rows: Tensor, batch: int, temperature: float) -> tuple[Tensor, float]:
-        """Learn from a batch of so many rows, of which (n,) are here; gives their (n, D) codes and the batch's loss."""
-        raise NotImplementedError
+    def update(self, rows: Tensor, batch: Tensor, temperature: float) -> tuple[Tensor, float]:
+        """Learn from a batch of rows.
 
-    def choices(self) -> torch.Generator:
-        """What draws for the rows of this step that are here."""
-        first = self.training.share.first
-        return generator_for(self.seed, f"choice {first}" if first else "choice", self.step, self.device)
+        Args:
+            rows: (n,) places of those that are here.
+            batch: numbers of all of them in the whole table.
+            temperature: T.
+
+        Returns:
+            (n, D) codes of those that are here, and the sum of the losses of all.
+        """
+        raise NotImplementedError
 
     def end_epoch(self) -> None:
         """Look at the whole table, and keep the state if it is the best."""
@@ -88,7 +92,7 @@ class BatchLearner(Resumable):
         batch = self._order(epoch)[place * self.options.batch_size : (place + 1) * self.options.batch_size]
         rows, ranks = self.training.share.own(batch), self.training.ranks
         temperature = self.temperature_at(epoch)
-        codes, loss = self.update(rows, len(batch), temperature)
+        codes, loss = self.update(rows, batch, temperature)
         changed = float((codes != self.codes[rows]).float().mean()) if len(rows) else 0.0
         if not ranks.is_alone:
             changed = ranks.total(changed * len(rows)) / len(batch)

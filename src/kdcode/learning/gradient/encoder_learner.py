@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from kdcode.arrays import CHUNK_ROWS
+from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.gradient.batches import BatchLearner, weight_groups
 from kdcode.learning.gradient.encoder import Encoder
 from kdcode.learning.gradient.gradients import sum_gradients
@@ -66,17 +67,18 @@ class EncoderLearner(BatchLearner):
         self.best = self._solution()
         self.codes = self.best.codes.clone()
 
-    def update(self, rows: Tensor, batch: int, temperature: float) -> tuple[Tensor, float]:
+    def update(self, rows: Tensor, batch: Tensor, temperature: float) -> tuple[Tensor, float]:
         """Encode, relax, compose, compare, and move all weights."""
         vectors = self.training.vectors[rows]
         logits = self.encoder.logits(vectors)
-        noise = gumbel_noise(logits, self.choices())
+        drawn = generator_for(self.seed, "choice", self.step, vectors.device)
+        noise = gumbel_noise(logits.new_empty(len(batch), *logits.shape[1:]), drawn)[self.training.share.has(batch)]
         shares = torch.softmax((logits + noise) / temperature, dim=-1)
         # The sum over positions is taken in one product: the composition gets one summed codeword per row.
         total = shares.flatten(1) @ self.module.codebook.flatten(0, 1)
         squared = (self._composed(total) - vectors).square().sum()
         self.optimizer.zero_grad(set_to_none=True)
-        (squared / (batch * vectors.shape[1])).backward()
+        (squared / (len(batch) * vectors.shape[1])).backward()
         (loss,) = sum_gradients(self.weights, [float(squared.detach())], self.training.ranks)
         nn.utils.clip_grad_norm_(self.weights, _MAX_GRADIENT)
         for group in self.optimizer.param_groups:

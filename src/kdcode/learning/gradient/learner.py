@@ -54,16 +54,16 @@ class GradientLearner(BatchLearner):
         self.row_optimizer = RowOptimizer(self.logits)
         self.weight_optimizer = torch.optim.Adam(weight_groups(start), betas=(0.0, 0.999))
 
-    def update(self, rows: Tensor, batch: int, temperature: float) -> tuple[Tensor, float]:
+    def update(self, rows: Tensor, batch: Tensor, temperature: float) -> tuple[Tensor, float]:
         """Choose codewords, compose, compare, and move logits and weights."""
         vectors = self.training.vectors[rows]
-        numbers = batch * vectors.shape[1]
+        numbers = len(batch) * vectors.shape[1]
         values = self.logits[rows].requires_grad_()
         chosen = self.estimate(
             values,
             self.module.codebook,
             temperature,
-            generator=self.choices(),
+            generator=generator_for(self.seed, self._purpose_of_draws, self.step, vectors.device),
             curvature=self._second_derivatives(rows, numbers),
         )
         lost = squared_distances(self.module(chosen.words), vectors)
@@ -79,6 +79,12 @@ class GradientLearner(BatchLearner):
             self.row_optimizer.step(rows, values.detach(), values.grad, self.options.logit_lr * fading)
         self.epoch_loss += loss
         return chosen.codes, loss
+
+    @property
+    def _purpose_of_draws(self) -> str:
+        """Each rank draws for its own rows."""
+        first = self.training.share.first
+        return f"choice {first}" if first else "choice"
 
     def _second_derivatives(self, rows: Tensor, count: int) -> Tensor | None:
         """(D,) second derivatives of the mean squared error, phased in over the run; see `estimators`.

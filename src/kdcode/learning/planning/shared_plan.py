@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
@@ -71,7 +71,7 @@ def _answering(shard: TableShard) -> Any:  # noqa: ANN401 - what rank 0 has made
         if asked == _DONE:
             return value
         if asked == _FAILED:
-            raise value
+            raise cast(BaseException, value)
         _answer(shard, asked, value)
 
 
