@@ -5,8 +5,14 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+
+_REFUSALS = (1, 2)
+"""Exit codes of a command that refuses to go on."""
+_PATIENCE = 10.0
+"""Seconds that the first rank has for saying what is wrong, before another says it."""
 
 
 def has_others() -> bool:
@@ -34,14 +40,19 @@ def as_one_of_several() -> Iterator[None]:
     if not has_others():
         yield
         return
+    said = io.StringIO()
     try:
         if is_another_rank():
-            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            with redirect_stdout(io.StringIO()), redirect_stderr(said):
                 yield
         else:
             yield
     except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if is_another_rank() and code in _REFUSALS:
+            time.sleep(_PATIENCE)  # torchrun ends all ranks when one has failed, and the first has the same to say
+            sys.stderr.write(said.getvalue())
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
-        os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+        os._exit(code)

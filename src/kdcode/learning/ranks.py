@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -287,5 +288,6 @@ def _noticing_lost_ranks() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ConnectionError) as error:  # torch's own are RuntimeErrors
-        reason = str(error).strip().partition("\n")[0]
+        line = str(error).strip().partition("\n")[0]
+        reason = re.sub(r"^\[[^\]]*\] *", "", line).partition(". ")[0]  # without the place in torch's own source
         raise LostRankError(f"another rank has ended, or cannot be reached: {reason}") from error
