@@ -41,7 +41,7 @@ class CountingSource(RowSource):
         return self.source.fingerprint()
 
 
-def run(ranks: Ranks, out: Path, name: str, source: str, options: dict[str, Any], **job: Any) -> dict[str, Any]:  # noqa: ANN401
+def run(ranks: Ranks, out: Path, name: str, source: str, options: dict[str, Any], **job: Any) -> dict[str, Any]:
     """Compress a file on all ranks, save it, and tell what came of it.
 
     Args:
@@ -50,8 +50,8 @@ def run(ranks: Ranks, out: Path, name: str, source: str, options: dict[str, Any]
         name: of the job.
         source: the file to compress.
         options: of compression.
-        **job: `symbols` and `weights`, the files of these; `checkpoint`; `stop`, the step after which Ctrl-C comes;
-            `kill`, the rank that is killed at that step instead.
+        **job: `symbols` and `weights`, the files of these; `checkpoint`, and `every` how many seconds it is written;
+            `stop`, the step after which Ctrl-C comes; `kill`, the rank that is killed at that step instead.
     """
     rows = CountingSource(open_source(source, ReadOptions(symbols=job.get("symbols"))))
     pids, steps = ranks.collect(os.getpid()), []
@@ -66,7 +66,7 @@ def run(ranks: Ranks, out: Path, name: str, source: str, options: dict[str, Any]
 
     try:
         shard = read_shard(rows, ranks, job.get("weights"))
-        checkpoint = Checkpoint(job["checkpoint"], 0) if "checkpoint" in job else None
+        checkpoint = Checkpoint(job["checkpoint"], job.get("every", 30)) if "checkpoint" in job else None
         coded = compress_shard(shard, **options, progress=on_step, checkpoint=checkpoint, threads=1)
     except KdcodeError as error:
         return {"error": f"{type(error).__name__}: {error}", "asked": rows.asked}
