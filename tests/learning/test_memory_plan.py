@@ -48,8 +48,7 @@ def test_without_a_limit_half_of_the_free_memory_may_be_used(monkeypatch):
     monkeypatch.setattr(memory_plan, "available_memory", lambda: 2 * (BASE_BYTES + 5000 * 6 * 4 * 100))
     assert plan_memory(1_000_000, 100, SUMS).sample == 5000
     monkeypatch.setattr(memory_plan, "available_memory", lambda: BASE_BYTES)
-    with pytest.raises(OptionError, match="half of what is free, are too few"):
-        plan_memory(1_000_000, 100, SUMS)
+    assert plan_memory(1_000_000, 100, SUMS).sample == 1000  # the least that is tried
 
 
 @pytest.mark.parametrize("memory", ["many", "500MB", 0])

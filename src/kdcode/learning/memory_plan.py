@@ -54,22 +54,19 @@ def plan_memory(
         rows: of the table.
         dim: d.
         options: how it is compressed.
-        memory: bytes that may be used, like 4GB; half of what is free where left out.
+        memory: bytes that may be used, like 4GB; by default half of what is free, or the least that works.
         sample: rows to learn from; where left out, all of them where the memory allows it, and otherwise as many as it
             allows, up to `SAMPLE_ROWS`.
 
     Raises:
         OptionError: `memory` is no size or too small, or `sample` is.
     """
-    allowed = available_memory() // 2 if memory is None else memory_bytes("memory", memory)
     per_row = _row_bytes(dim, options)
-    most = (allowed - BASE_BYTES) // per_row
     needed = BASE_BYTES + per_row * min(rows, _LEAST_ROWS)
+    allowed = max(available_memory() // 2, needed) if memory is None else memory_bytes("memory", memory)
     if allowed < needed:
-        given = "" if memory is not None else ", half of what is free,"
-        raise OptionError(
-            f"memory: {allowed:,} bytes{given} are too few for {dim} dimensions; expected {needed:,} or more"
-        )
+        raise OptionError(f"memory: {allowed:,} bytes are too few for {dim} dimensions; expected {needed:,} or more")
+    most = (allowed - BASE_BYTES) // per_row
     if sample is not None and sample < 1:
         raise OptionError(f"sample must be at least 1, got {sample}")
     if sample is not None and min(sample, rows) > most:
