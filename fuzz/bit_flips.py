@@ -1,4 +1,4 @@
-"""One bit of a .kdc file flipped, anywhere in it: `kdcode.verify` must find every one.
+"""One bit of a .kdc file flipped, anywhere in it: a full check, as of `kdcode.verify`, must find every one.
 
     python fuzz/bit_flips.py --count 10000 --seed 0
 
@@ -17,7 +17,7 @@ from kdcode.errors import KdcodeError
 
 
 def check(case: Case) -> str:
-    """Flip one bit, and verify the file."""
+    """Flip one bit, and check the file."""
     random = case.random
     good = any_sample(random, large=random.random() < 0.1)
     regions = good.regions
@@ -29,7 +29,7 @@ def check(case: Case) -> str:
     path.write_bytes(content)
     region = next(name for name, places in regions.items() if place in places)
     try:
-        kdcode.verify(path)
+        kdcode.load(path, check="full")
     except KdcodeError:
         return f"found in {region}"
     raise WrongError(f"{good.name}: bit {bit} of byte {place}, in {region}, was not found")

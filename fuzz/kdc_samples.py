@@ -15,8 +15,8 @@ from sample_tables import KINDS, coded_table, words
 
 import kdcode
 
-ROWS = (1, 5, 17, 130, 300)
-"""A block of symbols holds 128."""
+ROWS = (0, 1, 5, 17, 130, 300)
+"""A file of 0 rows is a codebook; a block of symbols holds 128."""
 MANY_ROWS = 40_000
 """So that a file takes several digest blocks of 65,536 bytes."""
 KINDS_OF_MANY = [("linear", "float32"), ("scaled-rotated", "int8"), ("lstm", "float16")]
@@ -65,7 +65,8 @@ def any_sample(random: Random, *, large: bool = False) -> Sample:
 def sample(kind: str, dtype: str, rows: int, *, named: bool) -> Sample:
     """A good file of a kind of table, with symbols or without."""
     symbols = [*ODD_SYMBOLS, *words(rows)][:rows] if named else None
-    coded = coded_table(kind, dtype, rows=rows, size=6, symbols=symbols, provenance={"learner": "none"})
+    coded = coded_table(kind, dtype, rows=rows or 1, size=6, symbols=symbols or None, provenance={"learner": "none"})
+    coded = coded if rows else coded.codebook()
     with TemporaryDirectory(prefix="kdcode-fuzz-") as folder:
         path = Path(folder, "t.kdc")
         kdcode.save(coded, path)

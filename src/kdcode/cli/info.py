@@ -33,7 +33,7 @@ def command(file: str, as_json: bool) -> None:
     rotated = ", rotated" if spec.is_rotated else ""
     codewords = f"codewords of {spec.codeword_dim} {spec.codebook_dtype} numbers"
     shape = {
-        "symbols": f"{len(coded):,}",
+        "symbols": f"{len(coded):,}" if len(coded) else "none: this is a codebook, which codes rows of other files",
         "dimensions": f"{coded.embedding_dim:,}",
         "code": f"K={spec.codebook_size}, D={spec.code_length}{scale}, {spec.bits} bits per symbol",
         "composition": f"{spec.composition}{groups}, {codewords}{rotated}",
@@ -43,7 +43,8 @@ def command(file: str, as_json: bool) -> None:
     page.echo(page.size_rows(coded.sizes, len(coded), coded.embedding_dim, facts["file_bytes"]))
     lost = page.quality(coded.provenance, coded)
     if lost:
-        page.echo(["", "quality, measured when the file was made", *(f"  {line}" for line in page.pairs(lost))])
+        when = "when the file was made" if len(coded) else "on the rows that it was learned from"
+        page.echo(["", f"quality, measured {when}", *(f"  {line}" for line in page.pairs(lost))])
     learned = _learned(coded.provenance)
     if learned:
         page.echo(["", "learned with", *(f"  {line}" for line in page.pairs(learned))])
