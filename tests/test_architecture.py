@@ -30,7 +30,7 @@ LAYERS = [
     {"coded"},
     {"options", "storage"},
     {"formats", "option_keywords"},
-    {"inputs"},
+    {"inputs", "sources"},
     {"evaluation"},
     {"codec_torch", "progress_bar"},
     {"nn"},

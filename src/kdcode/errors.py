@@ -19,6 +19,7 @@ EXTRAS = {
     "learn": "torch>=2.4",
     "fast": "numba>=0.61",
     "parquet": "pyarrow>=14",
+    "remote": "fsspec>=2024.1",
     "gguf": "gguf>=0.10",
     "onnx": "onnx>=1.16",
     "faiss": "faiss-cpu>=1.8",

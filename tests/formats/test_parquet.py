@@ -244,7 +244,8 @@ def test_the_footer_says_how_many_values_there_are(tmp_path, groups):
         max(metadata.row_group(group).column(place).num_values for place in range(3))
         for group in range(metadata.num_row_groups)
     ]
-    assert values_in_row_groups(tmp_path / "a.parquet") == expected
+    with (tmp_path / "a.parquet").open("rb") as stream:
+        assert values_in_row_groups(stream) == expected
 
 
 def test_a_footer_that_makes_arrow_end_the_process_is_refused(tmp_path):

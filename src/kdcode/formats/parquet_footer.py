@@ -6,26 +6,25 @@ pyarrow tells this too, but a footer that is damaged in the right place makes it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import BinaryIO
 
 _STRUCT, _LIST = 12, 9
 _ROW_GROUPS, _COLUMNS, _META_DATA, _NUM_VALUES = 4, 1, 3, 5  # numbers of fields in the Parquet specification
 
 
-def values_in_row_groups(path: Path) -> list[int]:
-    """The most values that any column of each row group has.
+def values_in_row_groups(stream: BinaryIO) -> list[int]:
+    """The most values that any column of each row group of an open file has.
 
     Raises:
         ValueError, IndexError: the footer is damaged.
     """
-    with path.open("rb") as stream:
-        size = stream.seek(0, 2)
-        stream.seek(max(0, size - 8))
-        length = int.from_bytes(stream.read(4), "little")
-        if length > size - 8:
-            raise ValueError(f"the footer claims {length} bytes in a file of {size}")
-        stream.seek(size - 8 - length)
-        footer = _Compact(stream.read(length))
+    size = stream.seek(0, 2)
+    stream.seek(max(0, size - 8))
+    length = int.from_bytes(stream.read(4), "little")
+    if length > size - 8:
+        raise ValueError(f"the footer claims {length} bytes in a file of {size}")
+    stream.seek(size - 8 - length)
+    footer = _Compact(stream.read(length))
     counts: list[int] = []
     for number, kind in footer.fields():
         if number == _ROW_GROUPS and kind == _LIST:

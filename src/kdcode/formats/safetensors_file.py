@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from kdcode.formats import matrices
 from kdcode.formats.format import Progress, ReadOptions
 from kdcode.formats.small_floats import as_float32
 from kdcode.rows import Rows
-from kdcode.safetensors_header import Header, HeaderError, header_bytes, read_header
+from kdcode.safetensors_header import Header, HeaderError, header_bytes, header_of
 from kdcode.table import VectorTable
 
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors format itself
@@ -32,18 +33,12 @@ _BITS = {
 
 def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> VectorTable:
     """The table in a safetensors file: the tensor that was named, the only matrix of floats, or the obvious one."""
+    with path.open("rb") as stream:
+        header, floats = float_tensors(stream, path)
+    name = matrices.choose(path, floats, options.tensor)
+    check_not_empty(path, name, floats[name])
     try:
-        header = read_header(path, _MAX_HEADER_BYTES)
-        shapes = _checked_shapes(header)
-        floats = {name: shape for name, shape in shapes.items() if header.entries[name]["dtype"] in _FLOATS}
-        name = matrices.choose(path, floats, options.tensor)
-        if 0 in floats[name]:
-            raise FormatError(f"{path}: {name}: the matrix is empty, shape {floats[name]}")
         stored = header.mapped(name)
-    except HeaderError as error:
-        raise FormatError(f"{path}: {error}") from error
-    except FormatError:
-        raise
     except ValueError as error:  # it was cut short just now
         raise FormatError(f"{path}: the file changed while it was opened: {error}") from None
     kept = stored[: options.limit]
@@ -51,6 +46,26 @@ def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> Vect
     if is_bfloat16:
         options.memory_limit(path).check(f"the tensor {name[:_SHOWN]!r} as float32", 4 * kept.size)
     return matrices.named_table(path, options, as_float32(kept, "bfloat16") if is_bfloat16 else kept, len(stored))
+
+
+def float_tensors(stream: BinaryIO, path: Path) -> tuple[Header, dict[str, tuple[int, ...]]]:
+    """The header of an open file, and the shapes of its tensors of floats, by name.
+
+    Raises:
+        FormatError: the file is damaged, or none.
+    """
+    try:
+        header = header_of(stream, path, _MAX_HEADER_BYTES)
+        shapes = _checked_shapes(header)
+    except HeaderError as error:
+        raise FormatError(f"{path}: {error}") from error
+    return header, {name: shape for name, shape in shapes.items() if header.entries[name]["dtype"] in _FLOATS}
+
+
+def check_not_empty(path: Path, name: str, shape: tuple[int, ...]) -> None:
+    """Refuse a matrix without numbers."""
+    if 0 in shape:
+        raise FormatError(f"{path}: {name}: the matrix is empty, shape {shape}")
 
 
 def _checked_shapes(header: Header) -> dict[str, tuple[int, ...]]:
