@@ -1,4 +1,4 @@
-"""One bit of a .kdc file flipped, anywhere in it: a full check, as of `kdcode.verify`, must find every one.
+"""One bit of a .kdc file flipped, anywhere in it: `kdcode.verify` must find every one.
 
     python fuzz/bit_flips.py --count 10000 --seed 0
 
@@ -8,16 +8,18 @@ from the whole file, and half from one of its parts, so that short tensors have 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import harness
 from case_worker import Case, WrongError
 from kdc_samples import any_sample
 
 import kdcode
-from kdcode.errors import KdcodeError
+from kdcode.errors import KdcodeError, NoRowsError
 
 
 def check(case: Case) -> str:
-    """Flip one bit, and check the file."""
+    """Flip one bit, and verify the file."""
     random = case.random
     good = any_sample(random, large=random.random() < 0.1)
     regions = good.regions
@@ -29,7 +31,8 @@ def check(case: Case) -> str:
     path.write_bytes(content)
     region = next(name for name, places in regions.items() if place in places)
     try:
-        kdcode.load(path, check="full")
+        with suppress(NoRowsError):  # all that is wrong with a codebook that is whole
+            kdcode.verify(path)
     except KdcodeError:
         return f"found in {region}"
     raise WrongError(f"{good.name}: bit {bit} of byte {place}, in {region}, was not found")

@@ -35,12 +35,14 @@ class Sample(NamedTuple):
         content: the bytes of the file.
         symbols: of its rows, in order.
         vectors: (rows, d) float32.
+        weights: all numbers of the codec, one after another: all that a codebook has.
     """
 
     name: str
     content: bytes
     symbols: tuple[str, ...]
     vectors: npt.NDArray[np.float32]
+    weights: npt.NDArray[np.float32]
 
     @property
     def regions(self) -> dict[str, range]:
@@ -72,5 +74,10 @@ def sample(kind: str, dtype: str, rows: int, *, named: bool) -> Sample:
         kdcode.save(coded, path)
         content = path.read_bytes()
     vectors = coded.decode(np.arange(rows))
-    MADE[content] = Sample(f"{kind} {dtype}, {rows} rows", content, tuple(coded.symbols), vectors)
+    MADE[content] = Sample(f"{kind} {dtype}, {rows} rows", content, tuple(coded.symbols), vectors, weights_of(coded))
     return MADE[content]
+
+
+def weights_of(coded: kdcode.CodedTable) -> npt.NDArray[np.float32]:
+    """All numbers of a codec, one after another."""
+    return np.concatenate([array.reshape(-1) for _, array in sorted(coded.codec.weights().items())])

@@ -27,7 +27,6 @@ EXTRAS = {
     "model2vec": "model2vec>=0.10",
     "transformers": "transformers>=5.0",
     "ray": "ray[data]>=2.40",
-    "remote": "fsspec>=2024.1",
 }
 """The package behind each extra of kdcode."""
 
