@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
 LAYERS = [
     {"printable", "_version", "file_locks", "compiled", "kernels"},
-    {"errors"},
+    {"errors", "provenance"},
     {"files"},
     {"cpus", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
     {"stored_array"},

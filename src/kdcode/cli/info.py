@@ -12,6 +12,7 @@ from kdcode.cli import page
 from kdcode.cli.files import input_file, spoken
 from kdcode.cli.flags import example
 from kdcode.printable import shown
+from kdcode.provenance import MEASURED
 
 
 @click.command("info", epilog=example("kdcode info glove.kdc"))
@@ -54,7 +55,7 @@ def _learned(provenance: Mapping[str, Any]) -> dict[str, str]:
     """How the codes were learned: the learner, its options, and what else provenance has and is not shown above."""
     from kdcode.options import LEARNER_OPTIONS
 
-    rest = {name: value for name, value in provenance.items() if name not in page.MEASURED}
+    rest = {name: value for name, value in provenance.items() if name not in MEASURED}
     options, learner = rest.get("options"), rest.get("learner")
     if isinstance(options, dict) and isinstance(learner, str) and learner in LEARNER_OPTIONS:
         applied = {"seed", "loss", *(item.name for item in fields(LEARNER_OPTIONS[learner]))}

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from kdcode.coded import CodedTable
     from kdcode.options import CompressOptions
 
-MEASURED = ("relative_error", "mean_cosine", "norm_error", "weighted_error", "recall_at_10", "shared_codes")
-"""What a file's provenance says about its quality."""
-
 _NOT_ASCII = re.compile(r"[^ -~\n]")
 
 
