@@ -12,6 +12,7 @@ from kdcode._version import __version__
 
 if TYPE_CHECKING:
     from kdcode import errors
+    from kdcode.bulk import append, assemble, encode_parts
     from kdcode.coded import CodedTable
     from kdcode.evaluation import evaluate, verify
     from kdcode.formats import read, write
@@ -31,9 +32,12 @@ _HOME = {
     "GradientOptions": "kdcode.options",
     "RandomOptions": "kdcode.options",
     "VectorTable": "kdcode.table",
+    "append": "kdcode.bulk",
     "as_table": "kdcode.inputs",
+    "assemble": "kdcode.bulk",
     "compress": "kdcode.learning",
     "compress_embeddings": "kdcode.integrations.torch_models",
+    "encode_parts": "kdcode.bulk",
     "evaluate": "kdcode.evaluation",
     "export_onnx": "kdcode.integrations.onnx_export",
     "load": "kdcode.storage",
@@ -43,7 +47,7 @@ _HOME = {
     "verify": "kdcode.evaluation",
     "write": "kdcode.formats",
 }
-_PACKAGES = ("codec", "data", "errors", "evaluation", "formats", "integrations", "learning", "nn")
+_PACKAGES = ("bulk", "codec", "data", "errors", "evaluation", "formats", "integrations", "learning", "nn")
 
 __all__ = [
     "AdditiveOptions",
@@ -54,9 +58,12 @@ __all__ = [
     "RandomOptions",
     "VectorTable",
     "__version__",
+    "append",
     "as_table",
+    "assemble",
     "compress",
     "compress_embeddings",
+    "encode_parts",
     "errors",
     "evaluate",
     "export_onnx",

@@ -23,6 +23,7 @@ from kdcode.file_locks import remove_leftovers
 from kdcode.files import beside
 from kdcode.printable import is_safe, shown
 from kdcode.progress_bar import clock
+from kdcode.provenance import MEASURED
 
 if TYPE_CHECKING:
     from kdcode.codec import Sizes
@@ -220,7 +221,7 @@ def _result(coded: CodedTable, path: str, checkpoint: Checkpoint | None) -> dict
     """What `--json` prints: the file, and what was measured when it was learned."""
     return {
         **page.describe(coded, path),
-        **{name: coded.provenance[name] for name in page.MEASURED if name in coded.provenance},
+        **{name: coded.provenance[name] for name in MEASURED if name in coded.provenance},
         "seconds": coded.learning_seconds,
         "resumed_step": 0 if checkpoint is None else checkpoint.resumed_step,
     }
