@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdcode.cli import page
+from kdcode.cli.compress_ranks import Asked, learned_on_ranks, planned_on_ranks, ranks_with_one_voice, read_rows
 from kdcode.cli.files import STANDARD, check_target, output_file, read_table
 from kdcode.cli.flags import FlaggedCommand, changed_flags, dashed, example, is_given, naming_flags, take
 from kdcode.cli.learn import learn, require_learning
 from kdcode.cli.learner_flags import compress_sections, take_options
 from kdcode.cli.plan import GOALS, for_a_table, take_goal
 from kdcode.cli.shell import command_line
-from kdcode.errors import CheckpointError, CheckpointInUseError, KdcodeError, OptionError, StorageError
+from kdcode.cli.torchrun import has_others, own_device
+from kdcode.errors import (
+    CheckpointError,
+    CheckpointInUseError,
+    KdcodeError,
+    LostRankError,
+    OptionError,
+    StorageError,
+)
 from kdcode.file_locks import remove_leftovers
 from kdcode.files import beside
 from kdcode.printable import is_safe, shown
@@ -28,7 +37,7 @@ from kdcode.provenance import MEASURED
 if TYPE_CHECKING:
     from kdcode.codec import Sizes
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, Goal
+    from kdcode.learning import Checkpoint, Goal, TableShard
     from kdcode.learning.run_settings import PlanSettings
     from kdcode.options import CompressOptions
     from kdcode.table import VectorTable
@@ -78,6 +87,10 @@ def command(
     options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
     if goal is not None:
         refuse_what_is_planned()
+    if has_others():
+        asked = Asked(source, reading, weights, options, goal, own_device(device), threads, quiet)
+        _compress_on_ranks(asked, target, format_name, fresh=fresh, force=force, as_json=as_json)
+        return
     kept = _place_of_checkpoint(target)
     is_tidying_up = not fresh and kept is not None and _is_result_of(target, kept)
     check_target(target, force=force or is_tidying_up, inputs=[source, weights, reading.symbols])
@@ -96,8 +109,7 @@ def command(
         result = {**_result(coded, path, checkpoint), "file": target}
         if checkpoint is not None:
             checkpoint.remove()
-    if coded.sizes != promised:
-        raise StorageError(f"{target}: holds {coded.sizes.as_dict()} where {promised.as_dict()} were promised")
+    _check_promise(coded, target, promised)
     if as_json:
         page.print_json(result)
         return
@@ -107,6 +119,46 @@ def command(
         format_flags = ["--format", format_name] if format_name else []
         next_lines = _next_commands(coded, source, target, [*format_flags, *changed_flags(reading)])
         page.echo(["", "next", *(f"  {line}" for line in next_lines)])
+
+
+def _compress_on_ranks(
+    asked: Asked, target: str, format_name: str | None, *, fresh: bool, force: bool, as_json: bool
+) -> None:
+    """The command on one of several ranks: the first checks OUT, writes it, and speaks for all."""
+    from kdcode.storage import save
+
+    with ranks_with_one_voice(asked, target, format_name) as ranks, ExitStack() as stack:
+        kept = _place_of_checkpoint(target)
+        with ranks.together():
+            if ranks.is_first:
+                is_tidying_up = not fresh and kept is not None and _is_result_of(target, kept)
+                inputs = [asked.source, asked.weights, asked.reading.symbols]
+                check_target(target, force=force or is_tidying_up, inputs=inputs)
+        shard = read_rows(asked, ranks)
+        with ranks.together():
+            checkpoint = stack.enter_context(_resumable(target, kept, fresh=fresh, hold=ranks.is_first))
+        options = planned_on_ranks(asked, shard, checkpoint)
+        with ranks.together():
+            promised = _promise(shard, options, quiet=asked.quiet) if ranks.is_first else None
+        coded = learned_on_ranks(asked, shard, options, checkpoint)
+        with ranks.together():
+            if coded is None or promised is None or checkpoint is None:
+                return
+            file_bytes = save(coded, target)
+            result = {**_result(coded, target, checkpoint), "file": target}
+            checkpoint.remove()
+            _check_promise(coded, target, promised)
+    if as_json:
+        page.print_json(result)
+        return
+    page.echo(_lines(result, coded, promised, file_bytes))
+    next_lines = _next_commands(coded, asked.source, target, changed_flags(asked.reading))
+    page.echo(["", "next", *(f"  {line}" for line in next_lines)])
+
+
+def _check_promise(coded: CodedTable, target: str, promised: Sizes) -> None:
+    if coded.sizes != promised:
+        raise StorageError(f"{target}: holds {coded.sizes.as_dict()} where {promised.as_dict()} were promised")
 
 
 def _check_standard_output(*, as_json: bool) -> None:
@@ -159,8 +211,15 @@ def _is_result_of(target: str, kept: Path) -> bool:
 
 
 @contextmanager
-def _resumable(target: str, kept: Path | None, *, fresh: bool) -> Iterator[Checkpoint | None]:
-    """Gives the checkpoint, which no other run may use meanwhile; an interruption says that a run resumes from it."""
+def _resumable(target: str, kept: Path | None, *, fresh: bool, hold: bool = True) -> Iterator[Checkpoint | None]:
+    """Gives the checkpoint, which no other run may use meanwhile; an interruption says that a run resumes from it.
+
+    Args:
+        target: OUT.
+        kept: the file.
+        fresh: whether it is removed first.
+        hold: whether this process keeps it, and not another rank.
+    """
     from kdcode.learning import Checkpoint, StoppedBySignal
     from kdcode.learning.interrupts import ending_by_signal
 
@@ -168,8 +227,9 @@ def _resumable(target: str, kept: Path | None, *, fresh: bool) -> Iterator[Check
         yield None  # there is no place beside standard output
         return
     try:
-        with ending_by_signal(), Checkpoint(kept).held() as checkpoint:
-            if fresh:
+        checkpoint = Checkpoint(kept)
+        with ending_by_signal(), checkpoint.held() if hold else nullcontext():
+            if fresh and hold:
                 checkpoint.remove()
             yield checkpoint
     except CheckpointInUseError as error:
@@ -178,6 +238,8 @@ def _resumable(target: str, kept: Path | None, *, fresh: bool) -> Iterator[Check
         ) from error
     except CheckpointError as error:
         raise CheckpointError(f"{error}; --fresh starts over") from error
+    except LostRankError as error:
+        raise LostRankError(f"{error}{_how_to_go_on(kept)}") from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_go_on(kept)) from None
     except StoppedBySignal as stopped:
@@ -200,7 +262,7 @@ def _planned(
         return planned_options(table, options, goal, settings, checkpoint=checkpoint)
 
 
-def _promise(table: VectorTable, options: CompressOptions, *, quiet: bool) -> Sizes:
+def _promise(table: VectorTable | TableShard, options: CompressOptions, *, quiet: bool) -> Sizes:
     """The sizes that the file will have, printed unless `quiet`."""
     from kdcode.options import promised_sizes
 

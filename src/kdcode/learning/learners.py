@@ -45,7 +45,7 @@ def learn_by_gradient(training: TrainingTable, spec: CodecSpec, options: Compres
     chosen = cast(GradientOptions, options.learning)
     make_start = {"random": random_start, "warm": warm_start, "additive": None}[start_of(spec, chosen)]
     if make_start is None:
-        chosen = _gently(chosen, len(training))
+        chosen = _gently(chosen, training.share.total)
         start = _additive_start(training, spec, options, run)
     else:
         start = _start(training, spec, options.seed, run, _GRADIENT, make_start)
@@ -86,7 +86,7 @@ def learn_random(training: TrainingTable, spec: CodecSpec, options: CompressOpti
     total = _random_steps(spec)
     for step in range(1, total + 1):
         error = solve_if_better(training, start.codes, start.module)
-        unused = unused_codewords(start.codes, spec.codebook_size)
+        unused = unused_codewords(start.codes, spec.codebook_size, training.ranks)
         run.after_step(StepReport(step, total, error, 0.0, 0.0, unused))
     return Solution(start.codes, start.module)
 

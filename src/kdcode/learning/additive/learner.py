@@ -19,7 +19,7 @@ from kdcode.codec_torch.randomness import generator_for
 from kdcode.errors import OptionError
 from kdcode.learning.additive.annealing import Round, Schedule, water_level
 from kdcode.learning.additive.basis import coordinates, principal_basis, procrustes
-from kdcode.learning.linalg.kmeans import nearest_labels, update_centroids
+from kdcode.learning.linalg.kmeans import CentroidSums, centroid_sums, moved_centroids, nearest_labels
 from kdcode.learning.linalg.least_squares import solve_codewords
 from kdcode.learning.linalg.principal import principal_directions
 from kdcode.learning.progress import StepReport
@@ -48,6 +48,7 @@ class AdditiveLearner(Resumable):
         if not isinstance(start.module, BlockSumModule):
             raise OptionError("the additive learner is for sums of codewords")
         self.training = training
+        self.ranks = training.ranks
         self.device = training.vectors.device
         self.module = start.module
         self.spec = start.module.spec
@@ -57,12 +58,12 @@ class AdditiveLearner(Resumable):
         self.critical = [0.0] * len(self.spec.blocks)
         self.done = 0
         if not self.spec.is_rotated:
-            principal_basis(training.vectors, self.module)  # its rows are orthonormal from here on
+            principal_basis(training, self.module)  # its rows are orthonormal from here on
         self.best = Best.of(self._error(), self.codes, self.module)
 
     def run(self, run: Run, stage: int = 0) -> Best:
         """Learn to the end, from the run's checkpoint where it was written in this stage."""
-        run.begin(stage, self._resume)
+        run.begin(stage, self._resume, self.by_row)
         while self.done < len(self.rounds):
             run.after_step(self._round(), self.state)
         self.module.load_state_dict(self.best.weights)
@@ -82,12 +83,14 @@ class AdditiveLearner(Resumable):
             self.critical = [self._critical_temperature(block, vectors[:, block.columns]) for block in self.spec.blocks]
         self.codes = self._product_codes(vectors) if self._is_product_step(planned) else self._sums(vectors, planned)
         procrustes(self.training, self.codes, self.module)
+        self.ranks.agree(list(self.module.parameters()))
         error = self._error()
         if error <= self.best.error:
             self.best = Best.of(error, self.codes, self.module)  # a round makes new codes, and leaves these alone
         self.done = len(self.rounds) if self.best.error <= _PERFECT else self.done + 1
-        changed = int(torch.count_nonzero(before != self.codes)) / before.numel()
-        unused = unused_codewords(self.codes, self.spec.codebook_size)
+        positions = self.training.share.total * self.spec.code_length
+        changed = self.ranks.total(int(torch.count_nonzero(before != self.codes))) / positions
+        unused = unused_codewords(self.codes, self.spec.codebook_size, self.ranks)
         temperature = max(planned.temperatures, default=0.0)
         return StepReport(self.done, len(self.rounds), error, changed, temperature, unused)
 
@@ -97,17 +100,25 @@ class AdditiveLearner(Resumable):
 
     def _product_codes(self, vectors: Tensor) -> Tensor:
         """(N, D) codes of nearest codewords, which move to the means of their rows, in place."""
-        codes = torch.empty_like(self.codes)
+        codes, weights, size = torch.empty_like(self.codes), self.training.weights, self.spec.codebook_size
+        blocks = [(block, self._words(block)[0]) for block in self.spec.blocks]
+        found: dict[int, CentroidSums] = {}
 
-        def improve(number: int) -> None:
-            block = self.spec.blocks[number]
-            words = self._words(block)[0]
+        def assign(number: int) -> None:
+            block, words = blocks[number]
             part = vectors[:, block.columns].contiguous()
             labels = nearest_labels(part, words)
-            words.copy_(update_centroids(part, labels, words, self.training.weights))
+            found[number] = centroid_sums(part, labels, size, weights)
             codes[:, number] = labels
+            if self.ranks.is_alone:
+                words.copy_(moved_centroids(part, labels, words, weights, found[number]))
 
-        parallel_chunks(improve, range(len(self.spec.blocks)), self.device)
+        parallel_chunks(assign, range(len(blocks)), self.device)
+        if not self.ranks.is_alone:  # ranks talk from one thread, block by block
+            for number, (block, words) in enumerate(blocks):
+                sums = CentroidSums(*self.ranks.all_sums(found[number]))
+                part, labels = vectors[:, block.columns], codes[:, number].long()
+                words.copy_(moved_centroids(part, labels, words, weights, sums, self.ranks))
         return codes
 
     def _sums(self, vectors: Tensor, planned: Round) -> Tensor:
@@ -120,7 +131,8 @@ class AdditiveLearner(Resumable):
         """Give a block better codes, which are returned, and codewords that suit them, in place."""
         words = self._words(self.spec.blocks[number])
         found = self._search(number, vectors, planned)
-        words.copy_(solve_codewords(vectors, found, words.contiguous(), self.training.weights, steps=planned.steps))
+        weights, ranks = self.training.weights, self.ranks
+        words.copy_(solve_codewords(vectors, found, words.contiguous(), weights, steps=planned.steps, ranks=ranks))
         return found
 
     def _search(self, number: int, vectors: Tensor, planned: Round) -> Tensor:
@@ -130,11 +142,12 @@ class AdditiveLearner(Resumable):
         codes = self.codes[:, block.positions].contiguous()
         words = self._words(block).contiguous()
         if math.inf in planned.temperatures:
-            drawn = torch.randint(words.shape[1], codes.shape, generator=generator_for(self.seed, "draw", call))
+            generator, size, width = generator_for(self.seed, "draw", call), words.shape[1], codes.shape[1]
+            drawn = self.training.share.drawn(lambda rows: torch.randint(size, (rows, width), generator=generator))
             return drawn.to(codes)
         if planned.beam:
             return encode_sums(vectors, words, beam=planned.beam, before=codes)
-        search = SumSearch(words)
+        search = SumSearch(words, first_row=self.training.share.first)
         if planned.descent:
             return search.icm(vectors, codes, len(planned.temperatures), seed=self.seed, number=call)
         temperatures = [temperature * self.critical[number] for temperature in planned.temperatures]
@@ -142,15 +155,17 @@ class AdditiveLearner(Resumable):
 
     def _critical_temperature(self, block: Block, vectors: Tensor) -> float:
         """2θ of the error so far; see `annealing`."""
-        weights = self.training.weights
+        weights, share, ranks = self.training.weights, self.training.share, self.ranks
         counted = torch.ones(len(vectors), device=vectors.device) if weights is None else weights
-        some = slice(None, None, -(-len(vectors) // _SPECTRUM_ROWS))
-        variances = principal_directions(vectors[some], counted[some]).variances / counted[some].sum()
+        some = share.every(-(-share.total // _SPECTRUM_ROWS))
+        spectrum = principal_directions(vectors[some], counted[some], ranks=ranks).variances
+        variances = spectrum / ranks.all_sum(counted[some].sum())
         search = SumSearch(self._words(block).contiguous())
         codes = self.codes[:, block.positions]
         parts = zip(vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), counted.split(CHUNK_ROWS), strict=True)
         total = sum(float(search.distances(part, code) @ weight) for part, code, weight in parts)
-        return 2 * water_level(variances.double(), total / float(counted.sum()))
+        everywhere = ranks.total(total) / float(ranks.all_sum(counted.sum()))
+        return 2 * water_level(variances.double(), everywhere)
 
     def _words(self, block: Block) -> Tensor:
         return self.module.codebook.detach()[block.positions, :, : block.width]

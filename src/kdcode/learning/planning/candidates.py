@@ -20,9 +20,9 @@ from kdcode.learning.planning.search_space import (
     sum_ladder,
     work_of,
 )
+from kdcode.learning.planning.shared_plan import PlannedTable
 from kdcode.learning.progress import OnCandidate
 from kdcode.options import CompressOptions
-from kdcode.table import VectorTable
 
 PLANNED = ("codebook_size", "code_length", "composition", "codeword_dim", "groups", "rotation", "codebook_dtype")
 """The options that a plan chooses."""
@@ -79,7 +79,7 @@ class CandidateSearch:
     """
 
     def __init__(
-        self, table: VectorTable, options: CompressOptions, predictor: Predictor, on_candidate: OnCandidate | None
+        self, table: PlannedTable, options: CompressOptions, predictor: Predictor, on_candidate: OnCandidate | None
     ) -> None:
         if options.composition == "lstm":
             raise OptionError("a plan chooses the composition among sums of codewords, and leaves 'lstm' out")

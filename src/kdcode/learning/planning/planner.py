@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from kdcode.codec import SizeLimit
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.errors import OptionError
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.checkpoint import Checkpoint, holding
+from kdcode.learning.identity import KnownTable, run_identity
 from kdcode.learning.planning.candidates import PLANNED, Candidate, CandidateSearch
 from kdcode.learning.planning.goal import Goal
 from kdcode.learning.planning.predictor import Predictor
+from kdcode.learning.planning.shared_plan import PlannedTable
 from kdcode.learning.progress import showing_candidates
-from kdcode.learning.run import run_identity
 from kdcode.learning.run_settings import PlanKeywords, PlanSettings
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import CompressOptions
@@ -70,7 +71,7 @@ def plan(
 
 
 def plan_for(
-    table: VectorTable,
+    table: PlannedTable,
     goal: Goal,
     options: CompressOptions,
     settings: PlanSettings = _DEFAULT_SETTINGS,
@@ -102,7 +103,7 @@ def plan_for(
 
 
 def planned_options(
-    table: VectorTable,
+    table: PlannedTable,
     options: CompressOptions,
     goal: Goal,
     settings: PlanSettings = _DEFAULT_SETTINGS,
@@ -124,11 +125,12 @@ def planned_options(
         return options.changed(**planned)
 
 
-def _identity(table: VectorTable, options: CompressOptions, goal: Goal) -> str:
-    return run_identity(table, options.as_dict(), vars(goal))
+def _identity(table: PlannedTable, options: CompressOptions, goal: Goal) -> str:
+    known = cast(VectorTable | KnownTable, table)  # the two kinds that there are
+    return run_identity(known, options.as_dict(), vars(goal))
 
 
-def _refuse_larger_than_the_table(table: VectorTable, goal: Goal) -> None:
+def _refuse_larger_than_the_table(table: PlannedTable, goal: Goal) -> None:
     """Refuse a size that the table has already.
 
     Raises:

@@ -17,8 +17,8 @@ import torch
 from kdcode.codec import CodecSpec
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.planning.block_probe import Probed, Sample, probe
+from kdcode.learning.planning.shared_plan import PlannedTable
 from kdcode.options import CompressOptions
-from kdcode.table import VectorTable
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Predictor:
 
     def __init__(
         self,
-        table: VectorTable,
+        table: PlannedTable,
         device: torch.device | str,
         known: dict[str, list[float]] | None = None,
         on_new: Callable[[dict[str, list[float]]], None] | None = None,
