@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Unpack, cast
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 
 from kdcode._version import __version__
 from kdcode.arrays import checked_vectors
+from kdcode.codec import Codec
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
@@ -67,13 +70,11 @@ def compress(
     """
     others: dict[str, Any] = {**keywords}
     settings = RunSettings.take(others)
-    chosen = _options(options, size, others)
+    chosen = chosen_options(options, size, others)
     goal, vectors = Goal.given(size=size, bits=bits, max_error=max_error), as_table(table)
     if goal is None:
         return _compress(vectors, chosen, settings)[0]
-    for name in PLANNED:
-        if name in others:
-            raise OptionError(f"{name} is chosen for {goal}; leave one of the two out")
+    refuse_planned(goal, others)
     checkpoint = settings.run_checkpoint
     planning = PlanSettings(settings.progress is True, settings.device, settings.threads)
     with ending_by_signal(checkpoint is not None), holding(checkpoint):
@@ -117,14 +118,14 @@ def learn_encoder(
     settings = RunSettings.take(others)
     if options is None or options.learner is None:
         others = {"learner": "encoder", **others}
-    chosen = _options(options, None, others)
+    chosen = chosen_options(options, None, others)
     if chosen.learning.name != "encoder":
         raise OptionError(f"learner must be encoder to learn one, got {chosen.learning.name!r}")
     coded, encoder = _compress(as_table(table), chosen, settings)
     return LearnedEncoder(coded, cast(Encoder, encoder).cpu().eval())
 
 
-def _options(options: CompressOptions | None, size: object, changes: dict[str, Any]) -> CompressOptions:
+def chosen_options(options: CompressOptions | None, size: object, changes: dict[str, Any]) -> CompressOptions:
     """Options with some changed by name."""
     for given in (options, size):
         if not isinstance(given, CompressOptions | str | int | None):
@@ -134,8 +135,26 @@ def _options(options: CompressOptions | None, size: object, changes: dict[str, A
     return (options or CompressOptions()).changed(**changes)
 
 
+def refuse_planned(goal: Goal, changes: dict[str, Any]) -> None:
+    """Refuse options that are asked for by name, and that a plan chooses.
+
+    Raises:
+        OptionError: with the name of the first.
+    """
+    for name in PLANNED:
+        if name in changes:
+            raise OptionError(f"{name} is chosen for {goal}; leave one of the two out")
+
+
 def _compress(table: VectorTable, options: CompressOptions, settings: RunSettings) -> tuple[CodedTable, Encoder | None]:
     """The coded table, and the network where the learner has one."""
+    with running(settings) as on_step:
+        return _learned(table, options, settings, on_step)
+
+
+@contextmanager
+def running(settings: RunSettings) -> Iterator[OnStep]:
+    """A run: its threads, its checkpoint and what it shows. Gives what is to be called after every step."""
     checkpoint = settings.run_checkpoint
     with (
         using_threads(settings.threads),
@@ -150,7 +169,7 @@ def _compress(table: VectorTable, options: CompressOptions, settings: RunSetting
                 show(report)
             stop_if_asked()
 
-        return _learned(table, options, settings, on_step)
+        yield on_step
 
 
 def _learned(
@@ -173,6 +192,15 @@ def _learned(
     codes: npt.NDArray[Any] = moved.cpu().numpy()
     if options.scale_bits:
         codes, codec = with_row_scales(table, codes, codec)
+    coded = coded_with_provenance(table, codes, codec, options, identity)
+    coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
+    return coded, found.encoder
+
+
+def coded_with_provenance(
+    table: VectorTable, codes: npt.NDArray[Any], codec: Codec, options: CompressOptions, identity: str
+) -> CodedTable:
+    """The coded table of (N, columns) codes, with what was lost and how it was learned."""
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
     lost = evaluate(table, coded, table.weights)
     coded.provenance.update(
@@ -183,8 +211,7 @@ def _learned(
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
         fingerprint=identity,
     )
-    coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
-    return coded, found.encoder
+    return coded
 
 
 def _codes_may_move(options: CompressOptions) -> bool:
