@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kdcode.inputs import as_table
     from kdcode.integrations.onnx_export import export_onnx
     from kdcode.integrations.torch_models import compress_embeddings
-    from kdcode.learning import compress, plan
+    from kdcode.learning import compress, learn_codebook, plan
     from kdcode.options import AdditiveOptions, CompressOptions, EncoderOptions, GradientOptions, RandomOptions
     from kdcode.storage import load, save
     from kdcode.table import VectorTable
@@ -40,6 +40,7 @@ _HOME = {
     "encode_parts": "kdcode.bulk",
     "evaluate": "kdcode.evaluation",
     "export_onnx": "kdcode.integrations.onnx_export",
+    "learn_codebook": "kdcode.learning",
     "load": "kdcode.storage",
     "plan": "kdcode.learning",
     "read": "kdcode.formats",
@@ -67,6 +68,7 @@ __all__ = [
     "errors",
     "evaluate",
     "export_onnx",
+    "learn_codebook",
     "load",
     "plan",
     "read",

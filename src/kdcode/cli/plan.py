@@ -105,7 +105,8 @@ def command(
     """Predict error, size and time for a target size.
 
     Several settings are tried for the table in IN. Sizes are exact; errors and times are estimated from short runs on a
-    sample of the rows. The setting marked with a star is the one that `kdcode compress` uses for the same target.
+    sample of the rows. The setting marked with a star is the one that `kdcode compress` uses for the same target. The
+    error marked unseen is that of rows which are not in IN, with a codebook learned from IN for such rows.
     """
     from kdcode.formats import ReadOptions
     from kdcode.options import CompressOptions
@@ -129,7 +130,20 @@ def command(
 
 def plan_lines(found: Plan) -> list[str]:
     """The candidates as aligned lines, a star before the recommended one."""
-    head = ("", "composition", "K", "D", "dtype", "codes", "codebook", "vectors take", "smaller", "error", "time")
+    head = (
+        "",
+        "composition",
+        "K",
+        "D",
+        "dtype",
+        "codes",
+        "codebook",
+        "vectors take",
+        "smaller",
+        "error",
+        "unseen",
+        "time",
+    )
     rows = [head, *(_cells(candidate, number == 0) for number, candidate in enumerate(found.candidates))]
     return page.columns(rows, right=[column for column in range(len(head)) if column not in (0, 1, 4)])
 
@@ -147,5 +161,6 @@ def _cells(candidate: Candidate, recommended: bool) -> tuple[str, ...]:
         page.amount(sizes.embedding),
         f"{candidate.ratio:.1f}x",
         f"{candidate.relative_error:.3f}",
+        f"{candidate.unseen_error:.3f}",
         clock(candidate.seconds),
     )
