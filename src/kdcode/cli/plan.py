@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import read_table
+from kdcode.cli.files import TablePath, read_table
 from kdcode.cli.flags import FlaggedCommand, Sections, example, flags_for, naming_flags, reading_sections, take
 from kdcode.cli.learn import require_learning
 from kdcode.errors import OptionError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GOALS = ("size", "bits", "max_error")
 
 _SHARED_FLAGS = (
-    click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True)),
+    click.argument("source", metavar="IN", type=TablePath()),
     click.option(
         "--size",
         metavar="SIZE",
