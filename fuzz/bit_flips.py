@@ -8,12 +8,14 @@ from the whole file, and half from one of its parts, so that short tensors have 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import harness
 from case_worker import Case, WrongError
 from kdc_samples import any_sample
 
 import kdcode
-from kdcode.errors import KdcodeError
+from kdcode.errors import KdcodeError, NoRowsError
 
 
 def check(case: Case) -> str:
@@ -29,7 +31,8 @@ def check(case: Case) -> str:
     path.write_bytes(content)
     region = next(name for name, places in regions.items() if place in places)
     try:
-        kdcode.verify(path)
+        with suppress(NoRowsError):  # all that is wrong with a codebook that is whole
+            kdcode.verify(path)
     except KdcodeError:
         return f"found in {region}"
     raise WrongError(f"{good.name}: bit {bit} of byte {place}, in {region}, was not found")

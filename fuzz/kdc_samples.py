@@ -15,8 +15,8 @@ from sample_tables import KINDS, coded_table, words
 
 import kdcode
 
-ROWS = (1, 5, 17, 130, 300)
-"""A block of symbols holds 128."""
+ROWS = (0, 1, 5, 17, 130, 300)
+"""A file of 0 rows is a codebook; a block of symbols holds 128."""
 MANY_ROWS = 40_000
 """So that a file takes several digest blocks of 65,536 bytes."""
 KINDS_OF_MANY = [("linear", "float32"), ("scaled-rotated", "int8"), ("lstm", "float16")]
@@ -35,12 +35,14 @@ class Sample(NamedTuple):
         content: the bytes of the file.
         symbols: of its rows, in order.
         vectors: (rows, d) float32.
+        weights: all numbers of the codec, one after another: all that a codebook has.
     """
 
     name: str
     content: bytes
     symbols: tuple[str, ...]
     vectors: npt.NDArray[np.float32]
+    weights: npt.NDArray[np.float32]
 
     @property
     def regions(self) -> dict[str, range]:
@@ -65,11 +67,17 @@ def any_sample(random: Random, *, large: bool = False) -> Sample:
 def sample(kind: str, dtype: str, rows: int, *, named: bool) -> Sample:
     """A good file of a kind of table, with symbols or without."""
     symbols = [*ODD_SYMBOLS, *words(rows)][:rows] if named else None
-    coded = coded_table(kind, dtype, rows=rows, size=6, symbols=symbols, provenance={"learner": "none"})
+    coded = coded_table(kind, dtype, rows=rows or 1, size=6, symbols=symbols or None, provenance={"learner": "none"})
+    coded = coded if rows else coded.codebook()
     with TemporaryDirectory(prefix="kdcode-fuzz-") as folder:
         path = Path(folder, "t.kdc")
         kdcode.save(coded, path)
         content = path.read_bytes()
     vectors = coded.decode(np.arange(rows))
-    MADE[content] = Sample(f"{kind} {dtype}, {rows} rows", content, tuple(coded.symbols), vectors)
+    MADE[content] = Sample(f"{kind} {dtype}, {rows} rows", content, tuple(coded.symbols), vectors, weights_of(coded))
     return MADE[content]
+
+
+def weights_of(coded: kdcode.CodedTable) -> npt.NDArray[np.float32]:
+    """All numbers of a codec, one after another."""
+    return np.concatenate([array.reshape(-1) for _, array in sorted(coded.codec.weights().items())])

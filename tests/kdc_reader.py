@@ -28,7 +28,9 @@ def read(path: Path) -> tuple[list[str], list[list[int]], list[list[float]]]:
     widths = [max(1, math.ceil(math.log2(size)))] * length
     if "scale_levels" in tensors:
         widths.append(int(math.log2(len(levels))))
-    codes = [bits(row, widths) for row in tensors["codes"]]
+    assert ("codes" in tensors) == (meta["num_embeddings"] > 0)  # a codebook has neither codes nor symbols
+    assert meta["num_embeddings"] or "symbols.blocks" not in tensors
+    codes = [bits(row, widths) for row in tensors.get("codes", ())]
     compose = lstm if meta["kind"] == "lstm" else block_sum
     vectors = []
     for code in codes:

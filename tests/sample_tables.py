@@ -92,6 +92,11 @@ def coded_table(
     return CodedTable.from_codes(symbols, codes_of(codec.spec, rows, seed), codec, provenance)
 
 
+def codebook_of(kind="linear", dtype="float32", **changes) -> CodedTable:
+    """A table of one of `NAMES` without rows, with random weights."""
+    return coded_table(kind, dtype, **changes).codebook()
+
+
 def words(count) -> list[str]:
     """`count` distinct symbols that are in no order."""
     return [f"word{(number * 7919) % 1_000_003}" for number in range(count)]

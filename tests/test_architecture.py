@@ -15,13 +15,13 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
 LAYERS = [
     {"printable", "_version", "file_locks", "compiled", "kernels"},
-    {"errors"},
+    {"errors", "provenance"},
     {"files"},
-    {"cpus", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
+    {"cpus", "memory", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
     {"stored_array"},
     {"symbol_blocks"},
     {"symbols", "rows", "search", "row_cache"},
-    {"similarity"},
+    {"similarity", "symbol_sorting"},
     {"mapping"},
     {"table"},
     {"data", "codec"},
@@ -29,12 +29,13 @@ LAYERS = [
     {"compiled_codes"},
     {"coded"},
     {"options", "storage"},
-    {"formats", "option_keywords"},
+    {"stream_storage", "formats", "option_keywords"},
     {"inputs", "sources"},
     {"evaluation"},
     {"codec_torch", "progress_bar"},
     {"nn"},
     {"learning"},
+    {"bulk"},
     {"report", "integrations"},
     {"cli"},
     {"__main__"},
@@ -42,7 +43,11 @@ LAYERS = [
 """Modules and packages from the bottom up. Each uses the layers below its own, and nothing beside or above it."""
 
 LAYER_OF = {name: number for number, layer in enumerate(LAYERS) for name in layer}
-SERVING = {name for name, layer in LAYER_OF.items() if layer <= LAYER_OF["storage"]} | {"inputs", "evaluation"}
+SERVING = {name for name, layer in LAYER_OF.items() if layer <= LAYER_OF["storage"]} | {
+    "stream_storage",
+    "inputs",
+    "evaluation",
+}
 """What needs numpy alone. Formats need more, each its own, when a file is read."""
 
 MAX_FILE_LINES = 350

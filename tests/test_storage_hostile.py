@@ -295,7 +295,12 @@ def test_no_tensors_at_all(path, parts):
 def test_metadata_of_the_wrong_kind(path, parts, field, wrong):
     parts.metadata[field] = wrong
     parts.write(path)
-    refused(path, f"{field}: expected (a version number|a positive integer|a value of type int|[12] to \\d+), got ")
+    if field == "num_embeddings" and type(wrong) is int and wrong == 0:  # a codebook has no codes
+        refused(path, "codes: there is none in a file of 0 rows")
+        return
+    refused(
+        path, f"{field}: expected (a version number|an integer of at least 0|a value of type int|[12] to \\d+), got "
+    )
 
 
 @pytest.mark.parametrize(("field", "wrong"), [("basis", 1), ("codebook_dtype", "float64"), ("scale_bits", True)])

@@ -12,13 +12,14 @@ from kdcode._version import __version__
 
 if TYPE_CHECKING:
     from kdcode import errors
+    from kdcode.bulk import append, assemble, encode_parts
     from kdcode.coded import CodedTable
     from kdcode.evaluation import evaluate, verify
     from kdcode.formats import read, write
     from kdcode.inputs import as_table
     from kdcode.integrations.onnx_export import export_onnx
     from kdcode.integrations.torch_models import compress_embeddings
-    from kdcode.learning import compress, plan
+    from kdcode.learning import compress, learn_codebook, plan
     from kdcode.options import AdditiveOptions, CompressOptions, EncoderOptions, GradientOptions, RandomOptions
     from kdcode.storage import load, save
     from kdcode.table import VectorTable
@@ -31,11 +32,15 @@ _HOME = {
     "GradientOptions": "kdcode.options",
     "RandomOptions": "kdcode.options",
     "VectorTable": "kdcode.table",
+    "append": "kdcode.bulk",
     "as_table": "kdcode.inputs",
+    "assemble": "kdcode.bulk",
     "compress": "kdcode.learning",
     "compress_embeddings": "kdcode.integrations.torch_models",
+    "encode_parts": "kdcode.bulk",
     "evaluate": "kdcode.evaluation",
     "export_onnx": "kdcode.integrations.onnx_export",
+    "learn_codebook": "kdcode.learning",
     "load": "kdcode.storage",
     "plan": "kdcode.learning",
     "read": "kdcode.formats",
@@ -43,7 +48,7 @@ _HOME = {
     "verify": "kdcode.evaluation",
     "write": "kdcode.formats",
 }
-_PACKAGES = ("codec", "data", "errors", "evaluation", "formats", "integrations", "learning", "nn")
+_PACKAGES = ("bulk", "codec", "data", "errors", "evaluation", "formats", "integrations", "learning", "nn")
 
 __all__ = [
     "AdditiveOptions",
@@ -54,12 +59,16 @@ __all__ = [
     "RandomOptions",
     "VectorTable",
     "__version__",
+    "append",
     "as_table",
+    "assemble",
     "compress",
     "compress_embeddings",
+    "encode_parts",
     "errors",
     "evaluate",
     "export_onnx",
+    "learn_codebook",
     "load",
     "plan",
     "read",

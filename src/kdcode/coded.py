@@ -60,7 +60,7 @@ class CodedTable(TableMapping):
         if len(symbols) != len(packed):
             raise OptionError(f"{len(symbols)} symbols for {len(packed)} codes: there must be one symbol per code")
         width = codec.spec.row_bytes
-        if packed.dtype != np.uint8 or packed.shape[1:] != (width,) or len(packed) < 1:
+        if packed.dtype != np.uint8 or packed.shape[1:] != (width,):
             raise OptionError(f"codes: expected uint8 of shape (rows, {width}), got {packed.dtype} of {packed.shape}")
         self.symbols: StoredSymbols | RowNumbers = symbols
         self.packed = packed
@@ -83,12 +83,22 @@ class CodedTable(TableMapping):
         stored = RowNumbers(len(codes)) if symbols is None else pack_symbols(symbols)
         return cls(stored, codec.pack(codes), codec, provenance)
 
+    @classmethod
+    def of_codec(cls, codec: Codec, provenance: Mapping[str, Any] | None = None) -> CodedTable:
+        """A codebook: a table without rows, whose codec encodes the rows of others."""
+        return cls(RowNumbers(0), np.empty((0, codec.spec.row_bytes), dtype=np.uint8), codec, provenance)
+
+    def codebook(self) -> CodedTable:
+        """The same codec and provenance without rows: what `kdcode encode` takes, a file of a few kilobytes."""
+        return CodedTable.of_codec(self.codec, self.provenance)
+
     def __len__(self) -> int:
         return len(self.packed)
 
     def __repr__(self) -> str:
+        what = f"{len(self)} symbols" if len(self) else "a codebook without rows"
         return (
-            f"<CodedTable: {len(self)} symbols, {self.embedding_dim} dimensions, K={self.codebook_size}, "
+            f"<CodedTable: {what}, {self.embedding_dim} dimensions, K={self.codebook_size}, "
             f"D={self.code_length}, {self.spec.composition}>"
         )
 
@@ -160,6 +170,7 @@ class CodedTable(TableMapping):
             return np.empty((*picked.shape, self.embedding_dim), dtype=np.float32)
         if picked.dtype.kind not in "iu":
             raise RowError(f"rows are integers, got {picked.dtype}; use coded[symbol] to look a symbol up")
+        self.require_rows()
         flat = checked_rows(picked.reshape(-1), len(self))
         return self.vectors_at(flat).reshape(*picked.shape, self.embedding_dim)
 
@@ -183,6 +194,7 @@ class CodedTable(TableMapping):
 
         They are sums of table entries where the composition is a sum; an LSTM's rows are composed chunk by chunk.
         """
+        self.require_rows()
         tables = self.codec.score_tables(queries.T)
         width = len(queries) if tables is not None else max(len(queries), self.spec.row_width)
         for start, codes in self.code_chunks(rows_at_once(width)):
@@ -201,6 +213,7 @@ class CodedTable(TableMapping):
 
         None where only a pass over `dot_products` tells.
         """
+        self.require_rows()
         return self._compiled.candidates(self, queries, request, range(len(self))[start : end if end >= 0 else None])
 
     def select(self, key: Key, *, missing: str = "raise") -> CodedTable:
@@ -261,12 +274,14 @@ class CodedTable(TableMapping):
 
     def symbols_with_code(self, prefix: Sequence[int]) -> list[str]:
         """Symbols whose code begins with `prefix`, in row order; a full code gives the symbols that share it."""
+        self.require_rows()
         if not prefix:
             raise OptionError(f"prefix: expected 1 to {len(self.spec.widths)} integers, got none")
         return self.symbols_at(code_groups.rows_beginning_with(self, prefix)[0])
 
     def code_groups(self, prefix: Sequence[int] = ()) -> Iterator[tuple[Code, IntArray]]:
         """The codes that begin with `prefix`, sorted, each with the (n,) rows that share it."""
+        self.require_rows()
         return code_groups.groups(self, prefix)
 
     def code_chunks(self, rows: int = CHUNK_ROWS) -> Iterator[tuple[int, npt.NDArray[np.unsignedinteger[Any]]]]:
@@ -290,6 +305,7 @@ class CodedTable(TableMapping):
             StorageError: a code is not one of this codec, its vector has a number beyond float32, or the file that the
                 codes are in is damaged.
         """
+        self.require_rows()
         if self.codec.may_overflow:
             for _, codes in self.code_chunks(rows_at_once(self.spec.row_width)):
                 self.codec.decode(codes)
@@ -304,12 +320,14 @@ class CodedTable(TableMapping):
         Raises:
             StorageError: something is not as it must be.
         """
-        self.checked_rows()
+        if len(self):
+            self.checked_rows()
         if isinstance(self.symbols, StoredSymbols):
             self.symbols.verify()
 
     def to_table(self) -> VectorTable:
         """The whole table decoded into memory."""
+        self.require_rows()
         symbols = None if isinstance(self.symbols, RowNumbers) else list(self.symbols)
         return VectorTable(symbols, self.decode(np.arange(len(self))))
 

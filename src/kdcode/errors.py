@@ -26,6 +26,7 @@ EXTRAS = {
     "gensim": "gensim>=4.3",
     "model2vec": "model2vec>=0.10",
     "transformers": "transformers>=5.0",
+    "ray": "ray[data]>=2.40",
 }
 """The package behind each extra of kdcode."""
 
@@ -55,6 +56,24 @@ class OptionError(KdcodeError, ValueError):
 
 class TableError(KdcodeError, ValueError):
     """A table of vectors is not usable: wrong shape, repeated symbols, values that are not finite."""
+
+
+class NoRowsError(KdcodeError, ValueError):
+    """A codebook without rows was asked for what only rows can tell.
+
+    Args:
+        path: the file, where it is known.
+    """
+
+    def __init__(self, path: str = "") -> None:
+        super().__init__(path)  # what pickle calls the class with again
+
+    def _message(self) -> str:
+        place = f"{self.args[0]}: " if self.args[0] else ""
+        return (
+            f"{place}this file is a codebook without rows; code rows with it first: "
+            "`kdcode encode` and `kdcode assemble`, or `kdcode append`"
+        )
 
 
 class RowError(KdcodeError, IndexError):

@@ -87,6 +87,7 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
         Raises:
             UnknownSymbolError: there is none; the message suggests another spelling that the table has.
         """
+        self.require_rows()
         if not isinstance(symbol, str):
             raise OptionError(f"a symbol is a string, got {symbol!r}; table[{symbol!r}] takes row numbers")
         row = self._find(symbol)
@@ -105,6 +106,7 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
         Returns:
             integers in [0, N): one without a shape for a single symbol or row, else of the shape of the key.
         """
+        self.require_rows()
         if missing not in _MISSING:
             raise OptionError(f"missing must be one of {', '.join(_MISSING)}, got {missing!r}")
         if isinstance(key, str):
@@ -166,6 +168,7 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
         Returns:
             `Neighbor(symbol, score)` for one query; a list of such lists, one for each query, for several.
         """
+        self.require_rows()
         request = search.checked_request(k, metric, threads)
         symbols = [query] if isinstance(query, str) else _symbols_in(query)
         if symbols is None:
@@ -187,6 +190,7 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
         Raises:
             MissingExtraError: gensim is not installed.
         """
+        self.require_rows()
         # Resolved when it is called, as the names of kdcode are: a table needs numpy alone.
         gensim_vectors = import_module("kdcode.integrations.gensim_vectors")
         return gensim_vectors.keyed_vectors(self) if expanded else gensim_vectors.CodedKeyedVectors(self)
@@ -204,6 +208,7 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
             MissingExtraError: faiss is not installed.
             OptionError: faiss has no such metric, or the table has LSTM codes or row scales, which faiss cannot take.
         """
+        self.require_rows()
         return import_module("kdcode.integrations.faiss_index").faiss_index(self, metric)
 
     def _rows_of_symbols(self, symbols: Iterable[str], missing: str) -> IntArray:

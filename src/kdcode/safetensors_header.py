@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -123,7 +123,26 @@ def header_of(stream: BinaryIO, path: Path, max_bytes: int) -> Header:
     return Header(path, metadata, entries, 8 + length, size - 8 - length)
 
 
-def header_bytes(metadata: Mapping[str, str], tensors: Mapping[str, npt.NDArray[Any]]) -> bytes:
+class TensorShape(Protocol):
+    """What a header says of a tensor; arrays have it, and so has what is written piece by piece."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As of a numpy array."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of a numpy array."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """As of a numpy array."""
+        ...
+
+
+def header_bytes(metadata: Mapping[str, str], tensors: Mapping[str, TensorShape]) -> bytes:
     """The header of tensors that follow it in this order, its length in front, padded to a multiple of 8 bytes."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     start = 0

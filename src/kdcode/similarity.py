@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kdcode import search
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, as_array, described
-from kdcode.errors import OptionError
+from kdcode.errors import NoRowsError, OptionError
 from kdcode.search import Neighbor
 
 Item: TypeAlias = "str | int | npt.ArrayLike"
@@ -72,6 +72,15 @@ class SimilarityQueries(ABC):
     def rows_of(self, key: Any, *, missing: str = "raise") -> IntArray:  # noqa: ANN401 - see TableMapping
         """The row numbers that a key stands for."""
 
+    def require_rows(self) -> None:
+        """Refuse what only rows can tell.
+
+        Raises:
+            NoRowsError: this is a codebook.
+        """
+        if not len(self):
+            raise NoRowsError
+
     def most_similar(
         self,
         positive: Items | None = None,
@@ -101,6 +110,7 @@ class SimilarityQueries(ABC):
             UnknownSymbolError: the table does not have one of the symbols; a KeyError.
             OptionError: nothing was given to compare with; a ValueError.
         """
+        self.require_rows()
         topn, end = _checked_count("topn", topn, 0), len(self)
         if restrict_vocab is not None:
             end = min(end, _checked_count("restrict_vocab", restrict_vocab, 1))

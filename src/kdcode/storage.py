@@ -7,10 +7,11 @@ are read. The same table always gives the same bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from io import BytesIO
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode._version import __version__
-from kdcode.codec import CodecSpec, codec_from_tensors
+from kdcode.codec import Codec, CodecSpec, codec_from_tensors
 from kdcode.codec.sizes import MAX_HEADER_BYTES
 from kdcode.coded import CodedTable
 from kdcode.digests import DIGEST_BYTES, Digester, digest_bytes
@@ -43,8 +44,37 @@ _SPEC_TYPES: dict[str, type] = {
 }
 _SYMBOL_TENSORS = ("blocks", "ends", "heads", "order")
 
-Arrays = dict[str, npt.NDArray[Any]]
 Places = dict[str, TensorPlace]
+
+
+@dataclass(frozen=True)
+class WrittenTensor:
+    """A tensor on its way into a file.
+
+    Args:
+        dtype: of its numbers, little-endian.
+        shape: in row-major order.
+        pieces: its bytes, in as many pieces as they come in.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    pieces: Iterable[bytes | memoryview]
+
+    @classmethod
+    def of(cls, array: ArrayInFile) -> WrittenTensor:
+        """An array in memory or in another file, which is read when it is written."""
+        dtype = array.dtype.newbyteorder("<")
+
+        def whole() -> Iterator[memoryview]:
+            yield np.ascontiguousarray(np.asarray(array).astype(dtype, copy=False)).data
+
+        return cls(dtype, tuple(array.shape), whole())
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        return self.dtype.itemsize * prod(self.shape)
 
 
 def save(coded: CodedTable, path: str | PathLike[str]) -> int:
@@ -57,23 +87,33 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
         OptionError: the table's provenance is not JSON, or too long.
         FileError: the file cannot be written.
     """
-    tensors = _tensors_of(coded)
-    metadata = _metadata_of(coded)
-    covered = sum(array.nbytes for array in tensors.values())
-    header = _header_with_digests(metadata, tensors, covered)
+    tensors = {name: WrittenTensor.of(array) for name, array in coded.codec.tensors().items()}
+    if len(coded):
+        tensors["codes"] = WrittenTensor.of(coded.packed)
+    if isinstance(coded.symbols, StoredSymbols):
+        arrays = coded.symbols.arrays.items()
+        tensors |= {f"symbols.{name}": WrittenTensor.of(array) for name, array in arrays}
+    return write_file(Path(path), metadata_text(coded.spec, len(coded), coded.provenance), tensors)
+
+
+def write_file(target: Path, metadata: str, tensors: Mapping[str, WrittenTensor]) -> int:
+    """Write a .kdc file of its metadata and tensors, in whatever order these are given; see `save`."""
+    # Wide numbers first, so that all are aligned, then by name.
+    ordered = {name: tensors[name] for name in sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))}
+    covered = sum(tensor.nbytes for tensor in ordered.values())
+    header = _header_with_digests(metadata, ordered, covered)
     if len(header) > MAX_HEADER_BYTES:
         raise OptionError(
             f"header and metadata take {len(header)} bytes, at most {MAX_HEADER_BYTES} are allowed; "
             "shorten the table's provenance"
         )
-    target = Path(path)
     digester = Digester()
     try:
         with replacing(target) as temporary, temporary.open("wb") as stream:
-            for array in (np.frombuffer(header, dtype=np.uint8), *tensors.values()):
-                piece = np.ascontiguousarray(array).data
-                stream.write(piece)
-                digester.update(piece)
+            for pieces in ([header], *(tensor.pieces for tensor in ordered.values())):
+                for piece in pieces:
+                    stream.write(piece)
+                    digester.update(piece)
             digests = digester.digests()
             stream.write(digests.data)
     except OSError as error:
@@ -81,11 +121,11 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
     return len(header) + covered + digests.nbytes
 
 
-def _header_with_digests(metadata: str, tensors: Arrays, tensor_bytes: int) -> bytes:
+def _header_with_digests(metadata: str, tensors: Mapping[str, WrittenTensor], tensor_bytes: int) -> bytes:
     """The header of a file whose digests, which come last, cover it too."""
     blocks = 1
     while True:  # more digests may make the header longer by a digit, and so the digests more
-        digests = np.empty((blocks, DIGEST_BYTES), dtype=np.uint8)
+        digests = WrittenTensor(np.dtype(np.uint8), (blocks, DIGEST_BYTES), ())
         header = header_bytes({"kdcode": metadata}, {**tensors, "digests": digests})
         needed = digest_bytes(len(header) + tensor_bytes) // DIGEST_BYTES
         if needed == blocks:
@@ -93,23 +133,18 @@ def _header_with_digests(metadata: str, tensors: Arrays, tensor_bytes: int) -> b
         blocks = needed
 
 
-def _tensors_of(coded: CodedTable) -> Arrays:
-    """The tensors in the order of the file: wide numbers first, so that all are aligned, then by name."""
-    tensors: Arrays = {"codes": np.asarray(coded.packed), **coded.codec.tensors()}
-    if isinstance(coded.symbols, StoredSymbols):
-        tensors.update({f"symbols.{name}": np.asarray(array) for name, array in coded.symbols.arrays.items()})
-    ordered = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
-    return {name: tensors[name].astype(tensors[name].dtype.newbyteorder("<"), copy=False) for name in ordered}
+def metadata_text(spec: CodecSpec, count: int, provenance: Mapping[str, Any]) -> str:
+    """The metadata of a table of `count` rows, as JSON.
 
-
-def _metadata_of(coded: CodedTable) -> str:
-    spec = coded.spec
+    Raises:
+        OptionError: the provenance is not JSON, or too deep.
+    """
     metadata = {
         "format": FORMAT_VERSION,
-        "num_embeddings": len(coded),
+        "num_embeddings": count,
         **{name: getattr(spec, name) for name in _SPEC_TYPES},
         "written_by": f"kdcode {__version__}",
-        "provenance": coded.provenance,
+        "provenance": provenance,
     }
     try:
         text = json.dumps(metadata, ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
@@ -247,13 +282,15 @@ def _arrays_in(header: Header, places: Places, content: FileContent, check: str)
 def _assemble(metadata: Mapping[str, Any], arrays: Mapping[str, ArrayInFile], limit: MemoryLimit) -> CodedTable:
     """A CodedTable from checked parts; what is left over in the file is refused."""
     count = metadata.get("num_embeddings")
-    if type(count) is not int or not 1 <= count < 1 << 48:
-        raise StorageError(f"num_embeddings: expected a positive integer, got {count!r}")
+    if type(count) is not int or not 0 <= count < 1 << 48:
+        raise StorageError(f"num_embeddings: expected an integer of at least 0, got {count!r}")
     provenance = metadata.get("provenance", {})
     if not isinstance(provenance, dict):
         raise StorageError(f"provenance: expected a JSON object, got {type(provenance).__name__}")
     spec = _spec_of(metadata)
     rest = dict(arrays)
+    if not count:
+        return CodedTable.of_codec(_codec_of(spec, rest, limit), provenance)
     packed = rest.pop("codes", None)
     if packed is None:
         raise StorageError("codes: missing")
@@ -262,9 +299,17 @@ def _assemble(metadata: Mapping[str, Any], arrays: Mapping[str, ArrayInFile], li
             f"codes: expected uint8 of shape {(count, spec.row_bytes)}, got {packed.dtype} of shape {packed.shape}"
         )
     symbols = _symbols_of(rest, count, limit)
-    codec = codec_from_tensors(spec, {name: _in_memory(array) for name, array in rest.items()})
+    return CodedTable(symbols, packed, _codec_of(spec, rest, limit, count), provenance)
+
+
+def _codec_of(spec: CodecSpec, arrays: Mapping[str, ArrayInFile], limit: MemoryLimit, count: int = 0) -> Codec:
+    """The codec of a file of `count` rows, to which all `arrays` must belong."""
+    for name in ("codes", *(f"symbols.{part}" for part in _SYMBOL_TENSORS)):
+        if name in arrays:  # all rows have codes, and symbols were taken out before
+            raise StorageError(f"{name}: there is none in a file of 0 rows")
+    codec = codec_from_tensors(spec, {name: _in_memory(array) for name, array in arrays.items()})
     spec.check_memory(limit, count)
-    return CodedTable(symbols, packed, codec, provenance)
+    return codec
 
 
 def _in_memory(array: ArrayInFile) -> npt.NDArray[Any]:

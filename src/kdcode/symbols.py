@@ -139,22 +139,20 @@ class StoredSymbols(_Symbols):
         Raises:
             TableError: there are none, one appears twice, or one is longer than 65,535 bytes.
         """
-        encoded = [_encoded(symbol, row) for row, symbol in enumerate(symbols)]
+        encoded = [encoded_symbol(symbol, row) for row, symbol in enumerate(symbols)]
         order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.uint32)
         ranked = [encoded[row] for row in order]
         if not ranked:
             raise TableError("a table needs at least one symbol, got none")
-        for before, after in pairwise(ranked):
+        for rank, (before, after) in enumerate(pairwise(ranked)):
             if before == after:
-                raise TableError(f"symbol {before.decode('utf-8')!r} appears twice; symbols must be distinct")
+                raise repeated_symbol(before, int(order[rank]), int(order[rank + 1]))
         blocks = [deflate(ranked[start : start + BLOCK_SYMBOLS]) for start in range(0, len(ranked), BLOCK_SYMBOLS)]
-        padded = np.zeros(-(-len(order) // 8) * 8, dtype=np.uint32)
-        padded[: len(order)] = order
         arrays: dict[str, npt.NDArray[Any]] = {
             "blocks": np.frombuffer(b"".join(blocks), dtype=np.uint8),
             "ends": np.cumsum([len(block) for block in blocks], dtype=np.uint64),
             "heads": np.frombuffer(block_text(ranked[::BLOCK_SYMBOLS]), dtype=np.uint8),
-            "order": bitpack.pack(padded.reshape(-1, 8), [bitpack.bits_for(len(order))] * 8),
+            "order": packed_order(order, len(order)),
         }
         return cls(len(encoded), arrays)
 
@@ -246,6 +244,20 @@ class StoredSymbols(_Symbols):
             raise StorageError("symbols.blocks: a symbol appears twice")
         self._index = index
 
+    def ranked(self) -> Iterator[tuple[bytes, int]]:
+        """All symbols as UTF-8, sorted, each with its row; block after block, so that it takes no memory to speak of.
+
+        Raises:
+            StorageError: the symbols do not follow the format specification.
+        """
+        bits = self.arrays["order"].shape[1]
+        for number in range(len(self.arrays["ends"])):
+            packed = self.arrays["order"][number * BLOCK_SYMBOLS // 8 : (number + 1) * BLOCK_SYMBOLS // 8]
+            rows = bitpack.unpack(packed, [bits] * 8).reshape(-1).tolist()
+            if max(rows) >= self._count:
+                raise StorageError(f"symbols.order: a rank points to row {max(rows)} of {self._count}")
+            yield from zip(parted(self._blocks.inflate(number)), rows, strict=False)  # the last block may be short
+
     def _row_of_rank(self) -> IntArray:
         order = np.asarray(self.arrays["order"])
         return bitpack.unpack(order, [order.shape[1]] * 8).reshape(-1)[: self._count]
@@ -290,7 +302,8 @@ def pack_symbols(symbols: Sequence[str]) -> StoredSymbols | RowNumbers:
     return symbols if isinstance(symbols, StoredSymbols | RowNumbers) else StoredSymbols.build(symbols)
 
 
-def _encoded(symbol: str, row: int) -> bytes:
+def encoded_symbol(symbol: str, row: int) -> bytes:
+    """The UTF-8 of a symbol, or a refusal that names its row."""
     try:
         encoded = symbol.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -300,6 +313,21 @@ def _encoded(symbol: str, row: int) -> bytes:
     if len(encoded) > MAX_SYMBOL_BYTES:
         raise TableError(f"symbol {row} takes {len(encoded)} bytes, at most {MAX_SYMBOL_BYTES} can be stored")
     return encoded
+
+
+def packed_order(rows: IntArray, count: int) -> npt.NDArray[np.uint8]:
+    """Rows of a table of `count`, by rank, as `order` has them: eight to a packed row, the last one filled with 0."""
+    padded = np.zeros(-(-len(rows) // 8) * 8, dtype=np.uint32)
+    padded[: len(rows)] = rows
+    return bitpack.pack(padded.reshape(-1, 8), [bitpack.bits_for(count)] * 8)
+
+
+def repeated_symbol(symbol: bytes, *rows: int) -> TableError:
+    """The refusal of a symbol that two rows have."""
+    first, second = sorted(rows)
+    return TableError(
+        f"symbol {symbol.decode('utf-8')!r} appears twice, in rows {first} and {second}; symbols must be distinct"
+    )
 
 
 def _check_shapes(count: int, arrays: Mapping[str, ArrayInFile]) -> None:

@@ -74,6 +74,7 @@ def tables() -> dict[str, CodedTable]:
             SYMBOLS, named("grouped", 4, 6, 3, groups=2, rotation=True, codebook_dtype="float32", scale_bits=8)
         ),
         "scaled-lstm-int8": table(SYMBOLS, named("lstm", 5, 4, 3, codeword_dim=3, codebook_dtype="int8", scale_bits=1)),
+        "codebook": table(None, named("product", 6, 8, 3, rotation=True, codebook_dtype="int8"), note=NOTE).codebook(),
         "row-numbers": table(None, named("linear", 1, 300, 2, codebook_dtype="int8"), rows=40, note=NOTE),
     }
 

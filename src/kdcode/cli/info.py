@@ -12,6 +12,7 @@ from kdcode.cli import page
 from kdcode.cli.files import input_file, spoken
 from kdcode.cli.flags import example
 from kdcode.printable import shown
+from kdcode.provenance import MEASURED
 
 
 @click.command("info", epilog=example("kdcode info glove.kdc"))
@@ -33,7 +34,7 @@ def command(file: str, as_json: bool) -> None:
     rotated = ", rotated" if spec.is_rotated else ""
     codewords = f"codewords of {spec.codeword_dim} {spec.codebook_dtype} numbers"
     shape = {
-        "symbols": f"{len(coded):,}",
+        "symbols": f"{len(coded):,}" if len(coded) else "none: this is a codebook, which codes rows of other files",
         "dimensions": f"{coded.embedding_dim:,}",
         "code": f"K={spec.codebook_size}, D={spec.code_length}{scale}, {spec.bits} bits per symbol",
         "composition": f"{spec.composition}{groups}, {codewords}{rotated}",
@@ -43,7 +44,8 @@ def command(file: str, as_json: bool) -> None:
     page.echo(page.size_rows(coded.sizes, len(coded), coded.embedding_dim, facts["file_bytes"]))
     lost = page.quality(coded.provenance, coded)
     if lost:
-        page.echo(["", "quality, measured when the file was made", *(f"  {line}" for line in page.pairs(lost))])
+        when = "when the file was made" if len(coded) else "on the rows that it was learned from"
+        page.echo(["", f"quality, measured {when}", *(f"  {line}" for line in page.pairs(lost))])
     learned = _learned(coded.provenance)
     if learned:
         page.echo(["", "learned with", *(f"  {line}" for line in page.pairs(learned))])
@@ -53,7 +55,7 @@ def _learned(provenance: Mapping[str, Any]) -> dict[str, str]:
     """How the codes were learned: the learner, its options, and what else provenance has and is not shown above."""
     from kdcode.options import LEARNER_OPTIONS
 
-    rest = {name: value for name, value in provenance.items() if name not in page.MEASURED}
+    rest = {name: value for name, value in provenance.items() if name not in MEASURED}
     options, learner = rest.get("options"), rest.get("learner")
     if isinstance(options, dict) and isinstance(learner, str) and learner in LEARNER_OPTIONS:
         applied = {"seed", "loss", *(item.name for item in fields(LEARNER_OPTIONS[learner]))}

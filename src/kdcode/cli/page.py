@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from kdcode.coded import CodedTable
     from kdcode.options import CompressOptions
 
-MEASURED = ("relative_error", "mean_cosine", "norm_error", "weighted_error", "recall_at_10", "shared_codes")
-"""What a file's provenance says about its quality."""
-
 _NOT_ASCII = re.compile(r"[^ -~\n]")
 
 
@@ -70,6 +67,8 @@ def size_rows(sizes: Sizes, num_embeddings: int, embedding_dim: int, file_bytes:
     ratio = sizes.ratio(num_embeddings, embedding_dim)
     file_ratio = sizes.file_ratio(num_embeddings, embedding_dim, total)
     rows = [f"  {name:<12}{amount(size):>16}" for name, size in parts]
+    if not num_embeddings:  # a codebook stands for no vectors yet
+        return [*rows, f"  {what:<12}{amount(total):>16}"]
     rows.append(f"  {'embedding':<12}{amount(sizes.embedding):>16}   {ratio:.1f}x smaller than float32 vectors")
     rows.append(f"  {'symbols':<12}{amount(sizes.symbols):>16}")
     if file_bytes is not None:
@@ -93,7 +92,7 @@ def quality(measured: Mapping[str, Any], coded: CodedTable) -> dict[str, str]:
     lines = {label: text.format(numbers[name]) for name, (label, text) in words.items() if name in numbers}
     if "recall_at_10" in numbers:
         lines["nearest neighbours"] = f"{percent(numbers['recall_at_10'])} {nearest} are the same as before"
-    if "shared_codes" in numbers:
+    if "shared_codes" in numbers and count:
         lines["shared codes"] = shared_codes(int(numbers["shared_codes"]), count, what)
     return lines
 

@@ -105,6 +105,8 @@ def match_rows(original: Table, copy: Table) -> RowPairs:
     Raises:
         TableError: vectors of different dimensions, no symbol that both have, or, without symbols, different lengths.
     """
+    for table in (original, copy):
+        table.require_rows()
     if original.embedding_dim != copy.embedding_dim:
         raise TableError(
             f"tables to compare need vectors of the same dimension, got {len(original):,} x {original.embedding_dim:,} "

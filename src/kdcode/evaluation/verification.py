@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kdcode.errors import StorageError, TableError
+from kdcode.errors import NoRowsError, StorageError, TableError
 from kdcode.evaluation.reconstruction import TableComparison, evaluate
 from kdcode.inputs import TableSource
 from kdcode.storage import load
@@ -81,8 +81,11 @@ def verify(path: str | PathLike[str], original: TableSource | None = None) -> Ve
 
     Raises:
         StorageError: the file is invalid or damaged, or cannot be compared with `original`.
+        NoRowsError: it is a valid codebook, whose rows are in no file yet.
     """
     coded = load(path, check="full")
+    if not len(coded):
+        raise NoRowsError(str(path))
     try:
         comparison = None if original is None else evaluate(original, coded)
     except (StorageError, TableError) as error:

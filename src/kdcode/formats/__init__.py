@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kdcode.errors import FileError, FormatError, OptionError, TableError, file_error
+from kdcode.errors import FileError, FormatError, NoRowsError, OptionError, TableError, file_error
 from kdcode.files import check_readable, is_pipe
 from kdcode.formats.catalogue import FORMATS
 from kdcode.formats.detection import detect_to_read, detect_to_write
@@ -90,11 +90,14 @@ def write(
     Raises:
         FileError: the file cannot be written; what was there stays.
         FormatError: the format cannot hold a symbol; what was there stays.
+        NoRowsError: the table is a codebook.
         OptionError: there is no such format, or it can only be read.
         MissingExtraError: the format needs an optional dependency.
     """
     file = Path(path)
     write_rows = _to_write(file, format)[1]
+    if not len(table):
+        raise NoRowsError
     try:
         write_rows(table, file, on_progress)
     except FileError:

@@ -109,6 +109,7 @@ def _check(table: TableMapping, metric: str) -> None:
     """Refuse what faiss cannot search, before anything of it is read."""
     if not isinstance(table, TableMapping):
         raise OptionError(f"expected a table, got {described(table)}; kdcode.load(path) reads one from a .kdc file")
+    table.require_rows()
     if metric == "cosine":
         raise OptionError(
             "metric: faiss has no cosine, it does not divide by lengths; compress vectors of length 1 and choose "

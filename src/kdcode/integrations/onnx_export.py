@@ -126,6 +126,7 @@ def _check_table(coded: CodedTable, rank: int) -> None:
         raise OptionError(
             f"expected a CodedTable, got {described(coded)}; kdcode.load(path) reads one from a .kdc file"
         )
+    coded.require_rows()
     if type(rank) is not int or not 1 <= rank <= MAX_RANK:
         raise OptionError(f"rank: expected a whole number from 1 to {MAX_RANK}, got {rank!r}")
     if coded.sizes.embedding > _MAX_BYTES:

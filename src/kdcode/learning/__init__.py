@@ -9,6 +9,7 @@ except ImportError as error:
 
 from kdcode.codec_torch.beam_search import encode
 from kdcode.learning.checkpoint import Checkpoint, CheckpointWarning
+from kdcode.learning.codebook import learn_codebook
 from kdcode.learning.compression import LearnedEncoder, compress, compress_shard, learn_encoder
 from kdcode.learning.interrupts import StoppedBySignal
 from kdcode.learning.planning import Candidate, Goal, Plan, plan, planned_options
@@ -31,6 +32,7 @@ __all__ = [
     "compress_shard",
     "encode",
     "joined_ranks",
+    "learn_codebook",
     "learn_encoder",
     "plan",
     "planned_options",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Unpack, cast
 
 import numpy as np
@@ -70,9 +72,9 @@ def compress(
     """
     others: dict[str, Any] = {**keywords}
     settings = RunSettings.take(others)
-    chosen = _options(options, size, others)
+    chosen = chosen_options(options, size, others)
     goal, shard = Goal.given(size=size, bits=bits, max_error=max_error), TableShard.whole(as_table(table))
-    _refuse_what_is_planned(goal, others)
+    refuse_planned(goal, others)
     return cast(CodedTable, _for_goal(shard, goal, chosen, settings))
 
 
@@ -113,15 +115,20 @@ def compress_shard(
     """
     others: dict[str, Any] = {**keywords}
     settings = RunSettings.take(others)
-    chosen = _options(options, size, others)
+    chosen = chosen_options(options, size, others)
     goal = Goal.given(size=size, bits=bits, max_error=max_error)
-    _refuse_what_is_planned(goal, others)
+    refuse_planned(goal, others)
     return _for_goal(shard, goal, chosen, settings)
 
 
-def _refuse_what_is_planned(goal: Goal | None, given: dict[str, Any]) -> None:
+def refuse_planned(goal: Goal | None, changes: dict[str, Any]) -> None:
+    """Refuse options that are asked for by name, and that a plan for the goal chooses.
+
+    Raises:
+        OptionError: with the name of the first.
+    """
     for name in PLANNED if goal is not None else ():
-        if name in given:
+        if name in changes:
             raise OptionError(f"{name} is chosen for {goal}; leave one of the two out")
 
 
@@ -181,14 +188,14 @@ def learn_encoder(
     settings = RunSettings.take(others)
     if options is None or options.learner is None:
         others = {"learner": "encoder", **others}
-    chosen = _options(options, None, others)
+    chosen = chosen_options(options, None, others)
     if chosen.learning.name != "encoder":
         raise OptionError(f"learner must be encoder to learn one, got {chosen.learning.name!r}")
     coded, encoder = _compress(TableShard.whole(as_table(table)), chosen, settings)
     return LearnedEncoder(cast(CodedTable, coded), cast(Encoder, encoder).cpu().eval())
 
 
-def _options(options: CompressOptions | None, size: object, changes: dict[str, Any]) -> CompressOptions:
+def chosen_options(options: CompressOptions | None, size: object, changes: dict[str, Any]) -> CompressOptions:
     """Options with some changed by name."""
     for given in (options, size):
         if not isinstance(given, CompressOptions | str | int | None):
@@ -207,7 +214,14 @@ def _compress(
     shard: TableShard, options: CompressOptions, settings: RunSettings
 ) -> tuple[CodedTable | None, Encoder | None]:
     """The coded table, on rank 0, and the network where the learner has one."""
-    checkpoint, ranks = settings.run_checkpoint, shard.share.ranks
+    with running(settings, shard.share.ranks) as on_step:
+        return _learned(shard, options, settings, on_step)
+
+
+@contextmanager
+def running(settings: RunSettings, ranks: Ranks) -> Iterator[OnStep]:
+    """A run: its threads, its checkpoint and what it shows. Gives what is to be called after every step."""
+    checkpoint = settings.run_checkpoint
     with (
         using_threads(_threads(settings, ranks)),
         held_by_first(checkpoint, ranks),
@@ -225,7 +239,7 @@ def _compress(
             if ranks.is_alone:
                 stop_if_asked()
 
-        return _learned(shard, options, settings, on_step)
+        yield on_step
 
 
 def _learned(
@@ -251,8 +265,14 @@ def _learned(
     if options.scale_bits:
         codes, codec = with_row_scales(table, codes, codec, share)
     coded, lost = _gathered(shard, CodedTable.from_codes(None, codes, codec))
-    if coded is None:
-        return None, found.encoder
+    if coded is not None:
+        add_provenance(coded, lost, options, identity)
+        coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
+    return coded, found.encoder
+
+
+def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str) -> None:
+    """Note in a coded table what was lost and how it was learned."""
     coded.provenance.update(
         learner=options.learning.name,
         options=options.as_dict(),
@@ -261,8 +281,6 @@ def _learned(
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
         fingerprint=identity,
     )
-    coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
-    return coded, found.encoder
 
 
 def _gathered(shard: TableShard, own: CodedTable) -> tuple[CodedTable | None, TableComparison]:

@@ -207,10 +207,10 @@ def _room(name: str, size: str | int | None, trainable: bool) -> int:
 
 def as_coded(source: CodedSource) -> CodedTable:
     """A coded table as it is, or the one of a .kdc file."""
-    if isinstance(source, CodedTable):
-        return source
-    if isinstance(source, str | PathLike):
-        return load(source)
+    if isinstance(source, CodedTable | str | PathLike):
+        coded = source if isinstance(source, CodedTable) else load(source)
+        coded.require_rows()
+        return coded
     raise OptionError(
         f"expected a CodedTable or the path of a .kdc file, got {type(source).__name__}; "
         'compress a table first: coded = kdcode.compress(table, "20x")'

@@ -1,4 +1,4 @@
-"""Rows drawn evenly from a source, for learning from them."""
+"""Rows of a source in memory: some, drawn evenly, or all."""
 
 from __future__ import annotations
 
@@ -40,6 +40,25 @@ def sample_rows(
         if on_progress:
             on_progress(reached, len(source))
     return VectorTable(None, matrix)
+
+
+def read_all(source: RowSource, on_progress: Callable[[int, int], None] | None = None) -> VectorTable:
+    """The whole of a source as a table in memory.
+
+    Raises:
+        FormatError: a row cannot be used.
+        TableError: a symbol stands in two rows.
+    """
+    matrix = np.empty((len(source), source.embedding_dim), dtype=np.float32)
+    names: list[str] = []
+    reached = 0
+    for symbols, vectors in source.chunks():
+        matrix[reached : reached + len(vectors)] = vectors
+        names += symbols or ()
+        reached += len(vectors)
+        if on_progress:
+            on_progress(reached, len(source))
+    return VectorTable(names if source.has_symbols else None, matrix)
 
 
 def _places(rows: int, count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -17,7 +17,7 @@ from kdcode.codec_torch.lookup import code_dtype
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.errors import OptionError
-from kdcode.learning.additive.annealing import Round, Schedule, water_level
+from kdcode.learning.additive.annealing import Round, RoundPlan, water_level
 from kdcode.learning.additive.basis import coordinates, principal_basis, procrustes
 from kdcode.learning.linalg.kmeans import CentroidSums, centroid_sums, moved_centroids, nearest_labels
 from kdcode.learning.linalg.least_squares import solve_codewords
@@ -30,6 +30,8 @@ from kdcode.learning.training_table import TrainingTable
 _PERFECT = 1e-12
 """An error that is nothing but rounding: there is no reason to go on."""
 _SPECTRUM_ROWS = 1 << 16
+_NOISY_SWEEPS = 2
+"""Sweeps of ICM after a beam search for codes of noisy rows."""
 
 
 class AdditiveLearner(Resumable):
@@ -44,7 +46,7 @@ class AdditiveLearner(Resumable):
 
     saved: ClassVar[tuple[str, ...]] = ("done", "codes", "module", "critical", "best")
 
-    def __init__(self, training: TrainingTable, start: Start, schedule: Schedule, seed: int) -> None:
+    def __init__(self, training: TrainingTable, start: Start, schedule: RoundPlan, seed: int) -> None:
         if not isinstance(start.module, BlockSumModule):
             raise OptionError("the additive learner is for sums of codewords")
         self.training = training
@@ -79,13 +81,14 @@ class AdditiveLearner(Resumable):
         planned = self.rounds[self.done]
         before = self.codes
         vectors = coordinates(self.training.vectors, self.module)
-        if any(planned.temperatures) and not any(self.critical):
+        if (any(planned.temperatures) or planned.noise) and not any(self.critical):
             self.critical = [self._critical_temperature(block, vectors[:, block.columns]) for block in self.spec.blocks]
-        self.codes = self._product_codes(vectors) if self._is_product_step(planned) else self._sums(vectors, planned)
+        is_product = self._is_product_step(planned)
+        self.codes = self._product_codes(vectors, planned) if is_product else self._sums(vectors, planned)
         procrustes(self.training, self.codes, self.module)
         self.ranks.agree(list(self.module.parameters()))
         error = self._error()
-        if error <= self.best.error:
+        if self._is_kept(error):
             self.best = Best.of(error, self.codes, self.module)  # a round makes new codes, and leaves these alone
         self.done = len(self.rounds) if self.best.error <= _PERFECT else self.done + 1
         positions = self.training.share.total * self.spec.code_length
@@ -94,11 +97,15 @@ class AdditiveLearner(Resumable):
         temperature = max(planned.temperatures, default=0.0)
         return StepReport(self.done, len(self.rounds), error, changed, temperature, unused)
 
+    def _is_kept(self, error: float) -> bool:
+        """Whether the state after a round, with this error, takes the place of the one that was kept before."""
+        return error <= self.best.error
+
     def _is_product_step(self, planned: Round) -> bool:
         """Whether the best code of every block is one codeword, the nearest."""
         return self.spec.groups == self.spec.code_length > 1 and not any(planned.temperatures)
 
-    def _product_codes(self, vectors: Tensor) -> Tensor:
+    def _product_codes(self, vectors: Tensor, planned: Round) -> Tensor:
         """(N, D) codes of nearest codewords, which move to the means of their rows, in place."""
         codes, weights, size = torch.empty_like(self.codes), self.training.weights, self.spec.codebook_size
         blocks = [(block, self._words(block)[0]) for block in self.spec.blocks]
@@ -107,7 +114,7 @@ class AdditiveLearner(Resumable):
         def assign(number: int) -> None:
             block, words = blocks[number]
             part = vectors[:, block.columns].contiguous()
-            labels = nearest_labels(part, words)
+            labels = nearest_labels(self._noisy(number, part, planned), words)
             found[number] = centroid_sums(part, labels, size, weights)
             codes[:, number] = labels
             if self.ranks.is_alone:
@@ -145,6 +152,9 @@ class AdditiveLearner(Resumable):
             generator, size, width = generator_for(self.seed, "draw", call), words.shape[1], codes.shape[1]
             drawn = self.training.share.drawn(lambda rows: torch.randint(size, (rows, width), generator=generator))
             return drawn.to(codes)
+        if planned.noise is not None:
+            found = encode_sums(self._noisy(number, vectors, planned), words, beam=planned.beam, sweeps=_NOISY_SWEEPS)
+            return found.to(codes)
         if planned.beam:
             return encode_sums(vectors, words, beam=planned.beam, before=codes)
         search = SumSearch(words, first_row=self.training.share.first)
@@ -152,6 +162,14 @@ class AdditiveLearner(Resumable):
             return search.icm(vectors, codes, len(planned.temperatures), seed=self.seed, number=call)
         temperatures = [temperature * self.critical[number] for temperature in planned.temperatures]
         return search.gibbs_sweeps(vectors, codes, temperatures, seed=self.seed, number=call)
+
+    def _noisy(self, number: int, vectors: Tensor, planned: Round) -> Tensor:
+        """(N, w) coordinates of a block with the noise of a round."""
+        if not planned.noise:
+            return vectors
+        drawn, width = generator_for(self.seed, "noise", self.done * len(self.spec.blocks) + number), vectors.shape[1]
+        noise = self.training.share.drawn(lambda rows: torch.randn(rows, width, generator=drawn)).to(vectors)
+        return noise.mul_(math.sqrt(planned.noise * self.critical[number] / 2)).add_(vectors)
 
     def _critical_temperature(self, block: Block, vectors: Tensor) -> float:
         """2θ of the error so far; see `annealing`."""

@@ -4,44 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.learning.identity import KnownTable, TableContent
+from kdcode.learning.planning.planned_table import PlannedTable
 from kdcode.learning.table_shard import TableShard
-from kdcode.symbols import RowNumbers, StoredSymbols
 
 Value = TypeVar("Value")
 
 _ROWS, _NORMS, _WEIGHTS, _DONE, _FAILED = "rows", "norms", "weights", "done", "failed"
-
-
-class PlannedTable(Protocol):
-    """What a plan asks of a table: sizes, and rows of its choice. A `VectorTable` is one."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def embedding_dim(self) -> int:
-        """The dimension d of the vectors."""
-
-    @property
-    def packed_symbols(self) -> StoredSymbols | RowNumbers:
-        """The symbols of all rows."""
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """(N,) how much rows count."""
-
-    @property
-    def norms(self) -> DoubleArray:
-        """(N,) lengths of the vectors."""
-
-    def vectors_at(self, rows: IntArray) -> FloatArray:
-        """(n, d) vectors of (n,) rows."""
 
 
 def on_first_rank(shard: TableShard, make: Callable[[PlannedTable], Value]) -> Value:
