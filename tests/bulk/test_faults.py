@@ -1,4 +1,4 @@
-"""What happens to a real run of the command: it is interrupted, its disk is full, a part is damaged; and how it goes on."""
+"""Real runs of the command that are interrupted or killed, whose disk is full or a part damaged; and how they go on."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from kdcode.bulk import EncodeSettings
 
 from .conftest import DIM, files, make_parts, vectors_of, write_part
 
-MANY = 3000
+MANY = 1000
 FEW_AT_A_TIME = ("--rows-per-slice", "10", "--beam", "2", "--sweeps", "1")
 
 
@@ -58,7 +58,7 @@ def test_an_interrupted_run_keeps_its_slices_says_so_and_goes_on(number, code, m
     kept = codes(out)
     assert 3 <= len(kept) < MANY // 10
     told = "interrupted" if number == signal.SIGINT else "stopped by SIGTERM"
-    assert f"{told}; {len(kept)} of 300 slices are written, and the same command goes on with the others" in stderr
+    assert f"{told}; {len(kept)} of 100 slices are written, and the same command goes on with the others" in stderr
     assert "Traceback" not in stderr
     assert {path.name for path in out.iterdir()} == {*kept, "manifest.json"}  # no half file, whatever it is called
     before = {name: (out / name).stat().st_mtime_ns for name in kept}
@@ -66,7 +66,7 @@ def test_an_interrupted_run_keeps_its_slices_says_so_and_goes_on(number, code, m
     done = run(*line, "--json")
     assert done.returncode == 0, done.stderr
     assert f"{len(kept)} slices with {10 * len(kept)} rows are there already" in done.stderr
-    assert json.loads(done.stdout)["encoded_slices"] == 300 - len(kept)
+    assert json.loads(done.stdout)["encoded_slices"] == 100 - len(kept)
     assert {name: (out / name).stat().st_mtime_ns for name in kept} == before
     settings = EncodeSettings(beam=2, sweeps=1, rows_per_slice=10)
     encode_parts([str(many)], tmp_path / "whole", codebook, settings=settings)
@@ -88,7 +88,7 @@ def test_a_killed_run_goes_on(many, codebook, tmp_path):
 
 def test_a_full_disk_keeps_what_is_written_and_says_how_to_go_on(many, codebook, small_disk):
     out = small_disk / "out"
-    line = ("encode", many, out, "--codebook", codebook, "--rows-per-slice", "500", "--beam", "1", "--sweeps", "0")
+    line = ("encode", many, out, "--codebook", codebook, "--rows-per-slice", "170", "--beam", "1", "--sweeps", "0")
     done = run(*line)
     assert done.returncode == 1
     kept = codes(out)
