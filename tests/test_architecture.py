@@ -17,7 +17,7 @@ LAYERS = [
     {"printable", "_version", "file_locks", "compiled", "kernels"},
     {"errors", "provenance"},
     {"files"},
-    {"cpus", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
+    {"cpus", "memory", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
     {"stored_array"},
     {"symbol_blocks"},
     {"symbols", "rows", "search", "row_cache"},

@@ -13,13 +13,14 @@ from kdcode._version import __version__
 if TYPE_CHECKING:
     from kdcode import errors
     from kdcode.bulk import append, assemble, encode_parts
+    from kdcode.bulk.file_compression import compress_file
     from kdcode.coded import CodedTable
     from kdcode.evaluation import evaluate, verify
     from kdcode.formats import read, write
     from kdcode.inputs import as_table
     from kdcode.integrations.onnx_export import export_onnx
     from kdcode.integrations.torch_models import compress_embeddings
-    from kdcode.learning import compress, plan
+    from kdcode.learning import compress, learn_codebook, plan
     from kdcode.options import AdditiveOptions, CompressOptions, EncoderOptions, GradientOptions, RandomOptions
     from kdcode.storage import load, save
     from kdcode.table import VectorTable
@@ -37,9 +38,11 @@ _HOME = {
     "assemble": "kdcode.bulk",
     "compress": "kdcode.learning",
     "compress_embeddings": "kdcode.integrations.torch_models",
+    "compress_file": "kdcode.bulk.file_compression",
     "encode_parts": "kdcode.bulk",
     "evaluate": "kdcode.evaluation",
     "export_onnx": "kdcode.integrations.onnx_export",
+    "learn_codebook": "kdcode.learning",
     "load": "kdcode.storage",
     "plan": "kdcode.learning",
     "read": "kdcode.formats",
@@ -63,10 +66,12 @@ __all__ = [
     "assemble",
     "compress",
     "compress_embeddings",
+    "compress_file",
     "encode_parts",
     "errors",
     "evaluate",
     "export_onnx",
+    "learn_codebook",
     "load",
     "plan",
     "read",

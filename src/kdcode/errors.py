@@ -165,6 +165,10 @@ class CheckpointInUseError(CheckpointError):
         return str(self.args[0])
 
 
+class LostRankError(KdcodeError, ConnectionError):
+    """Another process that shares the run has ended, or does not answer."""
+
+
 class MissingExtraError(KdcodeError, ImportError):
     """A feature needs an optional dependency that is not installed.
 

@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from kdcode.codec import CodecSpec, Sizes
 from kdcode.codec.quantized import DTYPE_BYTES
 from kdcode.codec.spec import COMPOSITIONS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS
 from kdcode.errors import OptionError
 from kdcode.option_fields import check_fields, option
-from kdcode.table import VectorTable
+from kdcode.symbols import RowNumbers, StoredSymbols
 
 EFFORTS = ("fast", "normal", "best")
 STARTS = ("random", "warm", "additive")
@@ -225,12 +225,30 @@ class CompressOptions:
         )
 
 
-def promised_sizes(table: VectorTable, options: CompressOptions) -> Sizes:
+class TableShape(Protocol):
+    """A table as far as options care: its N and d."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def embedding_dim(self) -> int:
+        """The dimension d of the vectors."""
+
+
+class NamedShape(TableShape, Protocol):
+    """A table as far as the bytes of its symbols go."""
+
+    @property
+    def packed_symbols(self) -> StoredSymbols | RowNumbers:
+        """The symbols in their compact form."""
+
+
+def promised_sizes(table: NamedShape, options: CompressOptions) -> Sizes:
     """The bytes that compressing `table` will take, exactly, before anything is learned."""
     return checked_spec(table, options).sizes(len(table), table.packed_symbols.nbytes)
 
 
-def checked_spec(table: VectorTable, options: CompressOptions) -> CodecSpec:
+def checked_spec(table: TableShape, options: CompressOptions) -> CodecSpec:
     """The shape of the codec for a table.
 
     Raises:

@@ -14,8 +14,9 @@ from kdcode.data import glove_50d
 from kdcode.errors import CheckpointError
 from kdcode.learning import Checkpoint
 from kdcode.learning.checkpoint_file import read_checkpoint, write_checkpoint
+from kdcode.learning.identity import run_identity
 from kdcode.learning.progress import StepReport
-from kdcode.learning.run import Run, run_identity
+from kdcode.learning.run import Run
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 

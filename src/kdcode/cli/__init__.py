@@ -21,6 +21,7 @@ import click
 from kdcode._version import __version__
 from kdcode.cli.files import with_given_names
 from kdcode.cli.flags import example, in_flags
+from kdcode.cli.torchrun import as_one_of_several
 from kdcode.cpus import respect_quota
 from kdcode.errors import KdcodeError
 from kdcode.printable import shown
@@ -30,6 +31,7 @@ COMMANDS = (
     "plan",
     "compress",
     "compress-model",
+    "learn-codebook",
     "encode",
     "assemble",
     "append",
@@ -63,6 +65,10 @@ class _Commands(click.Group):
     def make_context(self, *args: Any, **settings: Any) -> click.Context:  # noqa: ANN401 - click's own signature
         with _safe_usage_errors():
             return super().make_context(*args, **settings)
+
+    def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - click's own signature
+        with as_one_of_several():
+            return super().main(*args, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own signature
         respect_quota()  # numpy and torch are not imported yet

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import STANDARD, check_target, output_file, read_table
+from kdcode.cli.checkpoints import is_result_of, place_of_checkpoint, resumable
+from kdcode.cli.compress_ranks import Asked, learned_on_ranks, planned_on_ranks, ranks_with_one_voice, read_rows
+from kdcode.cli.files import STANDARD, check_target, is_of_parts, output_file, read_table
 from kdcode.cli.flags import FlaggedCommand, changed_flags, dashed, example, is_given, naming_flags, take
 from kdcode.cli.learn import learn, require_learning
 from kdcode.cli.learner_flags import compress_sections, take_options
 from kdcode.cli.plan import GOALS, for_a_table, take_goal
 from kdcode.cli.shell import command_line
-from kdcode.errors import CheckpointError, CheckpointInUseError, KdcodeError, OptionError, StorageError
-from kdcode.file_locks import remove_leftovers
-from kdcode.files import beside
+from kdcode.cli.streamed import PartedTable, compress_streamed, parted_table, with_sample_flags
+from kdcode.cli.torchrun import has_others, own_device
+from kdcode.errors import (
+    OptionError,
+    StorageError,
+)
 from kdcode.printable import is_safe, shown
 from kdcode.progress_bar import clock
 from kdcode.provenance import MEASURED
@@ -28,7 +31,7 @@ from kdcode.provenance import MEASURED
 if TYPE_CHECKING:
     from kdcode.codec import Sizes
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, Goal
+    from kdcode.learning import Checkpoint, Goal, TableShard
     from kdcode.learning.run_settings import PlanSettings
     from kdcode.options import CompressOptions
     from kdcode.table import VectorTable
@@ -47,6 +50,7 @@ _CODE_FLAGS = ("codebook_size", "code_length", "composition", "codebook_dtype", 
     ),
 )
 @for_a_table
+@with_sample_flags
 @click.argument("target", metavar="OUT", type=click.Path(allow_dash=True))
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming from the checkpoint of an earlier run.")
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
@@ -60,6 +64,8 @@ def command(
     format_name: str | None,
     device: str,
     threads: int | None,
+    sample: int | None,
+    memory: str | None,
     fresh: bool,
     force: bool,
     as_json: bool,
@@ -71,33 +77,54 @@ def command(
     With --size, --bits or --max-error the settings are chosen as by `kdcode plan`; otherwise by -K, -D and so on.
     The exact size of OUT is printed before learning starts. Ctrl-C saves a checkpoint, and the same command resumes
     from it; so do SIGTERM and SIGHUP. A dash stands for standard input or output.
+
+    IN may be a folder, a pattern in quotes or a URL of .npy, safetensors or Parquet parts. A table that is larger than
+    memory is learned from a sample, and its rows are encoded a piece at a time. Under torchrun, each rank has a part of
+    the rows.
     """
     from kdcode.formats import ReadOptions
-    from kdcode.storage import save
 
     options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
     if goal is not None:
         refuse_what_is_planned()
-    kept = _place_of_checkpoint(target)
-    is_tidying_up = not fresh and kept is not None and _is_result_of(target, kept)
+    asked = Asked(source, reading, weights, options, goal, own_device(device), threads, quiet)
+    if has_others():
+        if sample is not None or memory is not None:
+            raise OptionError("--sample and --memory are for one process; ranks share all rows among them")
+        _compress_on_ranks(asked, target, format_name, fresh=fresh, force=force, as_json=as_json)
+        return
+    kept = place_of_checkpoint(target)
+    is_tidying_up = not fresh and kept is not None and is_result_of(target, kept)
     check_target(target, force=force or is_tidying_up, inputs=[source, weights, reading.symbols])
     if target == STANDARD:
         _check_standard_output(as_json=as_json)
     require_learning(device, quiet=quiet)
-    from kdcode.learning.run_settings import PlanSettings
+    parted = parted_table(source, format_name, reading, options, memory, sample)
+    if parted is not None and parted.plan.is_streamed:
+        _compress_streamed(asked, parted, target, fresh=fresh, as_json=as_json)
+    else:
+        _compress_in_memory(asked, target, format_name, kept, fresh=fresh, as_json=as_json)
 
-    table = read_table(source, format_name, reading, weights, quiet=quiet)
-    with output_file(target) as path, _resumable(target, kept, fresh=fresh) as checkpoint:
-        if goal is not None:
-            options = _planned(table, options, goal, checkpoint, PlanSettings(not quiet, device, threads))
+
+def _compress_in_memory(
+    asked: Asked, target: str, format_name: str | None, kept: Path | None, *, fresh: bool, as_json: bool
+) -> None:
+    """The command for a table that is learned from as a whole."""
+    from kdcode.learning.run_settings import PlanSettings
+    from kdcode.storage import save
+
+    options, device, threads, quiet = asked.options, asked.device, asked.threads, asked.quiet
+    table = read_table(asked.source, format_name, asked.reading, asked.weights, quiet=quiet)
+    with output_file(target) as path, resumable(target, kept, fresh=fresh) as checkpoint:
+        if asked.goal is not None:
+            options = _planned(table, options, asked.goal, checkpoint, PlanSettings(not quiet, device, threads))
         promised = _promise(table, options, quiet=quiet)
         coded = learn(table, options, quiet=quiet, checkpoint=checkpoint, device=device, threads=threads)
         file_bytes = save(coded, path)
         result = {**_result(coded, path, checkpoint), "file": target}
         if checkpoint is not None:
             checkpoint.remove()
-    if coded.sizes != promised:
-        raise StorageError(f"{target}: holds {coded.sizes.as_dict()} where {promised.as_dict()} were promised")
+    _check_promise(coded, target, promised)
     if as_json:
         page.print_json(result)
         return
@@ -105,8 +132,63 @@ def command(
         page.echo(_lines(result, coded, promised, file_bytes), err=target == STANDARD)
     if target != STANDARD:
         format_flags = ["--format", format_name] if format_name else []
-        next_lines = _next_commands(coded, source, target, [*format_flags, *changed_flags(reading)])
-        page.echo(["", "next", *(f"  {line}" for line in next_lines)])
+        _suggest(coded, asked, target, format_flags)
+
+
+def _compress_streamed(asked: Asked, table: PartedTable, target: str, *, fresh: bool, as_json: bool) -> None:
+    """The command for a table that is larger than memory, or of which a sample is learned from."""
+    from kdcode.storage import load
+
+    if asked.weights is not None:
+        raise OptionError("--weights is for tables that are learned from as a whole")
+    settings = {"device": asked.device, "threads": asked.threads, "progress": not asked.quiet}
+    result, lines = compress_streamed(table, target, asked.options, asked.goal, settings, fresh=fresh)
+    if as_json:
+        page.print_json(result)
+        return
+    if target != STANDARD or not asked.quiet:
+        page.echo(lines, err=target == STANDARD)
+    if target != STANDARD:
+        _suggest(load(target), asked, target, [])
+
+
+def _compress_on_ranks(
+    asked: Asked, target: str, format_name: str | None, *, fresh: bool, force: bool, as_json: bool
+) -> None:
+    """The command on one of several ranks: the first checks OUT, writes it, and speaks for all."""
+    from kdcode.storage import save
+
+    with ranks_with_one_voice(asked, target, format_name) as ranks, ExitStack() as stack:
+        kept = place_of_checkpoint(target)
+        with ranks.together():
+            if ranks.is_first:
+                is_tidying_up = not fresh and kept is not None and is_result_of(target, kept)
+                inputs = [asked.source, asked.weights, asked.reading.symbols]
+                check_target(target, force=force or is_tidying_up, inputs=inputs)
+        shard = read_rows(asked, ranks)
+        with ranks.together():
+            checkpoint = stack.enter_context(resumable(target, kept, fresh=fresh, hold=ranks.is_first))
+        options = planned_on_ranks(asked, shard, checkpoint)
+        with ranks.together():
+            promised = _promise(shard, options, quiet=asked.quiet) if ranks.is_first else None
+        coded = learned_on_ranks(asked, shard, options, checkpoint)
+        with ranks.together():
+            if coded is None or promised is None or checkpoint is None:
+                return
+            file_bytes = save(coded, target)
+            result = {**_result(coded, target, checkpoint), "file": target}
+            checkpoint.remove()
+            _check_promise(coded, target, promised)
+    if as_json:
+        page.print_json(result)
+        return
+    page.echo(_lines(result, coded, promised, file_bytes))
+    _suggest(coded, asked, target, [])
+
+
+def _check_promise(coded: CodedTable, target: str, promised: Sizes) -> None:
+    if coded.sizes != promised:
+        raise StorageError(f"{target}: holds {coded.sizes.as_dict()} where {promised.as_dict()} were promised")
 
 
 def _check_standard_output(*, as_json: bool) -> None:
@@ -127,69 +209,6 @@ def refuse_what_is_planned() -> None:
             raise click.UsageError(f"{dashed(name)} is chosen for {dashed(goal)}; leave one of the two out")
 
 
-def _place_of_checkpoint(target: str) -> Path | None:
-    """The file that a run for OUT saves itself in, beside OUT or the file that it links to; None for a dash.
-
-    What runs that were killed have left in the same folder is removed.
-    """
-    if target == STANDARD:
-        return None
-    path = Path(target)
-    if path.is_symlink():
-        path = Path(os.path.realpath(path))
-    remove_leftovers(path.parent)
-    return beside(path, path.name, ".checkpoint")
-
-
-def _is_result_of(target: str, kept: Path) -> bool:
-    """Whether OUT was written by the run whose checkpoint is there: it was killed before it could remove that.
-
-    The run may then be repeated as if OUT were not there yet, and ends with the same bytes.
-    """
-    if not (Path(target).is_file() and kept.is_file()):
-        return False
-    from kdcode.learning import Checkpoint
-    from kdcode.storage import load
-
-    try:
-        identity = Checkpoint(kept).identity()
-        return identity is not None and load(target).provenance.get("fingerprint") == identity
-    except KdcodeError:  # one of them is no such file
-        return False
-
-
-@contextmanager
-def _resumable(target: str, kept: Path | None, *, fresh: bool) -> Iterator[Checkpoint | None]:
-    """Gives the checkpoint, which no other run may use meanwhile; an interruption says that a run resumes from it."""
-    from kdcode.learning import Checkpoint, StoppedBySignal
-    from kdcode.learning.interrupts import ending_by_signal
-
-    if kept is None:
-        yield None  # there is no place beside standard output
-        return
-    try:
-        with ending_by_signal(), Checkpoint(kept).held() as checkpoint:
-            if fresh:
-                checkpoint.remove()
-            yield checkpoint
-    except CheckpointInUseError as error:
-        raise CheckpointInUseError(
-            f"{target}: another run is writing it: {error.who}; wait until it ends, or name another OUT"
-        ) from error
-    except CheckpointError as error:
-        raise CheckpointError(f"{error}; --fresh starts over") from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_go_on(kept)) from None
-    except StoppedBySignal as stopped:
-        with suppress(OSError):  # the terminal may be gone
-            click.echo(shown(f"{stopped}{_how_to_go_on(kept)}"), err=True)
-        raise
-
-
-def _how_to_go_on(kept: Path) -> str:
-    return f"; the same command resumes from {kept}" if kept.exists() else ""
-
-
 def _planned(
     table: VectorTable, options: CompressOptions, goal: Goal, checkpoint: Checkpoint | None, settings: PlanSettings
 ) -> CompressOptions:
@@ -200,7 +219,7 @@ def _planned(
         return planned_options(table, options, goal, settings, checkpoint=checkpoint)
 
 
-def _promise(table: VectorTable, options: CompressOptions, *, quiet: bool) -> Sizes:
+def _promise(table: VectorTable | TableShard, options: CompressOptions, *, quiet: bool) -> Sizes:
     """The sizes that the file will have, printed unless `quiet`."""
     from kdcode.options import promised_sizes
 
@@ -238,6 +257,12 @@ def _lines(result: dict[str, Any], coded: CodedTable, promised: Sizes, file_byte
     return [click.style(title, bold=True), *sizes, "", *(f"  {line}" for line in page.pairs(facts))]
 
 
+def _suggest(coded: CodedTable, asked: Asked, target: str, format_flags: list[str]) -> None:
+    """Print what can be done next."""
+    next_lines = _next_commands(coded, asked.source, target, [*format_flags, *changed_flags(asked.reading)])
+    page.echo(["", "next", *(f"  {line}" for line in next_lines)])
+
+
 def _next_commands(coded: CodedTable, source: str, target: str, reading: list[str]) -> list[str]:
     typed = [symbol for symbol in coded.symbols[:200] if symbol != STANDARD and "\0" not in symbol]
     words = (symbol for symbol in typed if symbol.isalpha() and len(symbol) > 3)
@@ -245,5 +270,6 @@ def _next_commands(coded: CodedTable, source: str, target: str, reading: list[st
     return [
         command_line("info", [target]),
         *(command_line("neighbors", [target, symbol]) for symbol in symbols),
-        *([] if source == STANDARD else [command_line("verify", [target, source], reading)]),  # it is read only once
+        # Standard input is read only once, and `verify` reads one file.
+        *([] if source == STANDARD or is_of_parts(source) else [command_line("verify", [target, source], reading)]),
     ]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -142,6 +142,37 @@ def _check_writable(path: Path, inputs: Sequence[str | None]) -> None:
         raise OptionError(f"{path}: is the input itself, name another file")
 
 
+def is_of_parts(source: str) -> bool:
+    """Whether an input is a folder, a pattern or a URL, which stand for the parts of a table."""
+    if source == STANDARD:
+        return False
+    path = Path(source)
+    return "://" in source or path.is_dir() or (any(mark in source for mark in "*?[") and not path.exists())
+
+
+class TablePath(click.Path):
+    """An input: a file or a dash, which must be there; or a folder, a pattern or a URL of parts."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, allow_dash=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's own
+        """Leave what stands for parts to whoever opens them."""
+        return value if isinstance(value, str) and is_of_parts(value) else super().convert(value, param, ctx)
+
+
+def _read_parts(source: str, format_name: str | None, options: ReadOptions, *, quiet: bool) -> VectorTable:
+    """All parts of a table in memory."""
+    from kdcode.sources import open_source, read_all
+
+    if format_name is not None:
+        raise OptionError(
+            "--format is for one file; parts are npy, safetensors or Parquet files, and tell so themselves"
+        )
+    with progress("reading", quiet=quiet) as advance:
+        return read_all(open_source(source, options), advance)
+
+
 def with_weights(table: VectorTable, path: str | None) -> VectorTable:
     """The table with the weights of a file; see `kdcode.formats.symbol_weights`."""
     if path is None:
@@ -158,6 +189,8 @@ def read_table(
     """Read a table in any format, and the file of its weights; what was skipped or chosen is told on stderr."""
     from kdcode.formats import ChosenMatrixWarning, SkippedLinesWarning, read
 
+    if is_of_parts(source):
+        return with_weights(_read_parts(source, format_name, options, quiet=quiet), weights)
     with warnings.catch_warnings(record=True) as caught:
         for kind in (SkippedLinesWarning, ChosenMatrixWarning):
             warnings.simplefilter("always", kind)

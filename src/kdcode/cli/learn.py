@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -15,7 +15,7 @@ from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, StepReport
+    from kdcode.learning import Checkpoint, StepReport, TableShard
     from kdcode.options import CompressOptions
     from kdcode.table import VectorTable
 
@@ -36,7 +36,7 @@ def require_learning(device: str = "cpu", *, quiet: bool = False) -> None:
 
 
 def learn(
-    table: VectorTable,
+    table: VectorTable | TableShard,
     options: CompressOptions,
     *,
     title: str = "learning",
@@ -45,10 +45,14 @@ def learn(
     device: str = "cpu",
     threads: int | None = None,
 ) -> CodedTable:
-    """Run `kdcode.compress`; the first Ctrl-C, SIGTERM or SIGHUP ends it between two steps, its checkpoint saved."""
-    from kdcode.learning import compress
+    """Run `kdcode.compress`; the first Ctrl-C, SIGTERM or SIGHUP ends it between two steps, its checkpoint saved.
+
+    Of several ranks, this is for the first.
+    """
+    from kdcode.learning import TableShard, compress, compress_shard
     from kdcode.learning.interrupts import stopping_at_safe_places
     from kdcode.learning.progress import showing_steps
+    from kdcode.learning.run_settings import RunSettings
 
     with showing_steps(not quiet, title) as show, stopping_at_safe_places(on_asked=_tell_of_stopping) as stop_if_asked:
         told = quiet or checkpoint is None
@@ -65,7 +69,10 @@ def learn(
                 show(report)
             stop_if_asked()
 
-        return compress(table, options=options, progress=on_step, checkpoint=checkpoint, device=device, threads=threads)
+        how = RunSettings(on_step, device, threads, checkpoint)
+        if isinstance(table, TableShard):
+            return cast("CodedTable", compress_shard(table, options=options, **vars(how)))
+        return compress(table, options=options, **vars(how))
 
 
 def _tell_of_stopping(number: int) -> None:

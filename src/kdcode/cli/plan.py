@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import read_table
+from kdcode.cli.files import TablePath, read_table
 from kdcode.cli.flags import FlaggedCommand, Sections, example, flags_for, naming_flags, reading_sections, take
 from kdcode.cli.learn import require_learning
 from kdcode.errors import OptionError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GOALS = ("size", "bits", "max_error")
 
 _SHARED_FLAGS = (
-    click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True)),
+    click.argument("source", metavar="IN", type=TablePath()),
     click.option(
         "--size",
         metavar="SIZE",
@@ -105,7 +105,8 @@ def command(
     """Predict error, size and time for a target size.
 
     Several settings are tried for the table in IN. Sizes are exact; errors and times are estimated from short runs on a
-    sample of the rows. The setting marked with a star is the one that `kdcode compress` uses for the same target.
+    sample of the rows. The setting marked with a star is the one that `kdcode compress` uses for the same target. The
+    error marked unseen is that of rows which are not in IN, with a codebook learned from IN for such rows.
     """
     from kdcode.formats import ReadOptions
     from kdcode.options import CompressOptions
@@ -129,7 +130,20 @@ def command(
 
 def plan_lines(found: Plan) -> list[str]:
     """The candidates as aligned lines, a star before the recommended one."""
-    head = ("", "composition", "K", "D", "dtype", "codes", "codebook", "vectors take", "smaller", "error", "time")
+    head = (
+        "",
+        "composition",
+        "K",
+        "D",
+        "dtype",
+        "codes",
+        "codebook",
+        "vectors take",
+        "smaller",
+        "error",
+        "unseen",
+        "time",
+    )
     rows = [head, *(_cells(candidate, number == 0) for number, candidate in enumerate(found.candidates))]
     return page.columns(rows, right=[column for column in range(len(head)) if column not in (0, 1, 4)])
 
@@ -147,5 +161,6 @@ def _cells(candidate: Candidate, recommended: bool) -> tuple[str, ...]:
         page.amount(sizes.embedding),
         f"{candidate.ratio:.1f}x",
         f"{candidate.relative_error:.3f}",
+        f"{candidate.unseen_error:.3f}",
         clock(candidate.seconds),
     )

@@ -36,10 +36,13 @@ class SumSearch:
 
     Args:
         words: (D, K, e) codewords whose sums approximate vectors of size e.
+        first_row: the number of the first row that is searched for, where these are rows from the middle of a table;
+            random numbers are drawn by row.
     """
 
-    def __init__(self, words: Tensor) -> None:
+    def __init__(self, words: Tensor, first_row: int = 0) -> None:
         self.words = words
+        self.first_row = first_row
         self.length, self.size, _ = words.shape
         self.flat = words.flatten(0, 1)
         self.norms = self.flat.square().sum(dim=1)
@@ -89,7 +92,7 @@ class SumSearch:
 
         def search(start: int) -> None:
             part = slice(start, start + rows)
-            generator = generator_for(seed, f"search {number}", start)
+            generator = generator_for(seed, f"search {number}", self.first_row + start)
             state = self._state(vectors[part], codes[part])
             for temperature in temperatures:
                 changed = self._sweep(state, temperature, generator, noise)

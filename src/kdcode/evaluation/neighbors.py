@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from kdcode.arrays import FloatArray, IntArray
 from kdcode.evaluation.matching import RowPairs
+from kdcode.evaluation.parts import TablePart
 
 NEIGHBORS = 10
 """The k of recall@k; all other rows where a table has fewer than k + 1."""
@@ -39,30 +40,34 @@ class NeighborOverlap:
 
     Args:
         pairs: the rows of both tables.
+        part: which rows of the tables these are; every part is asked for the rows of the sample.
     """
 
-    def __init__(self, pairs: RowPairs) -> None:
-        sample = sampled_rows(len(pairs), pairs.embedding_dim)
-        self._k = min(NEIGHBORS, len(pairs) - 1)
-        self._sides = [NearestRows(pairs.vectors(side, sample), sample, self._k) for side in (0, 1)]
+    def __init__(self, pairs: RowPairs, part: TablePart) -> None:
+        self._part = part
+        sample = sampled_rows(part.total, pairs.embedding_dim)
+        self._k = min(NEIGHBORS, part.total - 1)
+        here = sample[(sample >= part.first) & (sample < part.first + len(pairs))] - part.first
+        asked = (part.joined(pairs.vectors(side, here).astype(np.float64)) for side in (0, 1))
+        self._sides = [NearestRows(queries.astype(np.float32), sample, self._k) for queries in asked]
         self._room = np.empty(0)  # for cosines, by turns; new memory every time is slow
 
     def add(self, start: int, original: FloatArray, copy: FloatArray) -> None:
-        """Take the next (n, d) rows of both tables, the first of which has the number `start`."""
+        """Take the next (n, d) rows of both tables, the first of which has the number `start` among those here."""
         if not self._k:
             return
         needed = len(original) * len(self._sides[0].rows)
         if needed > len(self._room):
             self._room = np.empty(needed)
         for nearest, vectors in zip(self._sides, (original, copy), strict=True):
-            nearest.add(start, vectors, self._room)
+            nearest.add(self._part.first + start, vectors, self._room)
 
     @property
     def recall(self) -> float:
         """The share of nearest rows that both have in common; 1 for a single row, which has no neighbours to lose."""
         if not self._k:
             return 1.0
-        before, after = (nearest.rows for nearest in self._sides)
+        before, after = (nearest.of_all(self._part) for nearest in self._sides)
         return float((before[:, :, None] == after[:, None, :]).any(axis=2).mean())
 
 
@@ -98,6 +103,15 @@ class NearestRows:
         cosines[mine, self._own_rows[mine] - start] = -np.inf
         asking, columns = self._candidates(cosines)
         self._merge(asking, columns + start, _rounded(cosines[asking, columns]))
+
+    def of_all(self, part: TablePart) -> IntArray:
+        """(q, count): the nearest rows of all parts, each of which has found the nearest among its own."""
+        rows, nearness = part.joined_numbers(self.rows[None]), part.joined_numbers(self._nearness[None])
+        best = NearestRows(self._queries.astype(np.float32), self._own_rows, self.rows.shape[1])
+        asking = np.repeat(np.arange(self.rows.shape[0]), self.rows.shape[1])
+        for some, near in zip(rows, nearness, strict=True):
+            best._merge(asking, some.reshape(-1), near.reshape(-1))
+        return best.rows
 
     def _candidates(self, cosines: npt.NDArray[np.float64]) -> tuple[IntArray, IntArray]:
         """The queries and columns, in order, of all cosines that may be among the largest, and few others."""

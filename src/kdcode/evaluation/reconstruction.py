@@ -8,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import FloatArray
+from kdcode.coded import CodedTable
 from kdcode.errors import TableError
 from kdcode.evaluation.matching import RowMatch, RowPairs, match_rows
 from kdcode.evaluation.neighbors import NeighborOverlap
+from kdcode.evaluation.parts import TablePart, WholeTable
 from kdcode.inputs import TableSource, as_rows
+from kdcode.table import VectorTable
 
 _NO_VARIANCE = 1e-20
 """Share of a table's energy below which its variance is nothing but rounding."""
@@ -66,29 +69,49 @@ def evaluate(original: TableSource, copy: TableSource, weights: npt.ArrayLike | 
         TableError: vectors of different dimensions, no symbol that both have, or, without symbols, different lengths.
     """
     pairs = match_rows(as_rows(original), as_rows(copy))
-    measured = _Reconstruction(pairs, weights)
-    neighbors = NeighborOverlap(pairs)
-    for part in pairs.slices():
-        true, near = pairs.vectors(0, part), pairs.vectors(1, part)
-        measured.add(part, true, near)
-        neighbors.add(part.start, true, near)
+    return _compared(pairs, weights, WholeTable(len(pairs)))
+
+
+def evaluate_part(
+    original: VectorTable, copy: CodedTable, weights: npt.ArrayLike | None, part: TablePart
+) -> TableComparison:
+    """What `evaluate` finds for a whole table whose parts are in several processes, each of which calls this.
+
+    Args:
+        original: the rows here.
+        copy: their codes, row by row.
+        weights: (n,) of the rows here.
+        part: which rows these are; adds up over all parts.
+    """
+    return _compared(RowPairs(original, copy, RowMatch(len(original), by_symbol=False)), weights, part)
+
+
+def _compared(pairs: RowPairs, weights: npt.ArrayLike | None, part: TablePart) -> TableComparison:
+    measured = _Reconstruction(pairs, weights, part)
+    neighbors = NeighborOverlap(pairs, part)
+    for rows in pairs.slices():
+        true, near = pairs.vectors(0, rows), pairs.vectors(1, rows)
+        measured.add(rows, true, near)
+        neighbors.add(rows.start, true, near)
+    cosines, norm_errors, nonzero = part.add_up(np.array(measured.totals))
     return TableComparison(
-        relative_error=measured.plain.relative_error,
-        mean_cosine=measured.cosines / len(pairs),
-        norm_error=measured.norm_errors / max(measured.nonzero, 1),
+        relative_error=measured.plain.relative_error(part),
+        mean_cosine=float(cosines / part.total),
+        norm_error=float(norm_errors / max(nonzero, 1)),
         recall_at_10=neighbors.recall,
         match=pairs.match,
-        weighted_error=None if measured.weighted is None else measured.weighted.relative_error,
+        weighted_error=None if measured.weighted is None else measured.weighted.relative_error(part),
     )
 
 
 def relative_error(original: TableSource, copy: TableSource) -> float:
     """Squared error over variance around the mean, alone: quicker than `evaluate`, which see."""
     pairs = match_rows(as_rows(original), as_rows(copy))
-    sums = _Sums(_mean(pairs, None))
+    whole = WholeTable(len(pairs))
+    sums = _Sums(_mean(pairs, None, whole))
     for part in pairs.slices():
         sums.add(pairs.vectors(0, part).astype(np.float64), pairs.vectors(1, part).astype(np.float64), None)
-    return sums.relative_error
+    return sums.relative_error(whole)
 
 
 def error_ratio(squared: float, variance: float, energy: float) -> float:
@@ -102,12 +125,17 @@ def error_ratio(squared: float, variance: float, energy: float) -> float:
 class _Reconstruction:
     """Errors of vectors, added up over chunks of rows."""
 
-    def __init__(self, pairs: RowPairs, weights: npt.ArrayLike | None) -> None:
-        self._weights = None if weights is None else _weights_of_pairs(weights, pairs)
-        self.plain = _Sums(_mean(pairs, None))
-        self.weighted = None if self._weights is None else _Sums(_mean(pairs, self._weights))
+    def __init__(self, pairs: RowPairs, weights: npt.ArrayLike | None, part: TablePart) -> None:
+        self._weights = None if weights is None else _weights_of_pairs(weights, pairs, part)
+        self.plain = _Sums(_mean(pairs, None, part))
+        self.weighted = None if self._weights is None else _Sums(_mean(pairs, self._weights, part))
         self.cosines = self.norm_errors = 0.0
         self.nonzero = 0
+
+    @property
+    def totals(self) -> tuple[float, float, float]:
+        """The sums of cosines and of relative errors of lengths, and how many rows are not zero."""
+        return self.cosines, self.norm_errors, float(self.nonzero)
 
     def add(self, part: slice, true_rows: FloatArray, near_rows: FloatArray) -> None:
         # In float64, because the squares of very long and very short float32 vectors leave the range of float32.
@@ -138,26 +166,28 @@ class _Sums:
             total = by_row.sum() if weights is None else by_row @ weights
             setattr(self, name, getattr(self, name) + float(total))
 
-    @property
-    def relative_error(self) -> float:
-        return error_ratio(self.squared, self.variance, self.energy)
+    def relative_error(self, part: TablePart) -> float:
+        """The error of all parts."""
+        squared, variance, energy = part.add_up(np.array([self.squared, self.variance, self.energy])).tolist()
+        return error_ratio(squared, variance, energy)
 
 
-def _mean(pairs: RowPairs, weights: Wide | None) -> Wide:
+def _mean(pairs: RowPairs, weights: Wide | None, part: TablePart) -> Wide:
     total = np.zeros(pairs.embedding_dim, dtype=np.float64)
-    for part in pairs.slices():
-        counts = np.ones(part.stop - part.start) if weights is None else weights[part]
-        total += counts @ pairs.vectors(0, part)
-    return total / (len(pairs) if weights is None else weights.sum())
+    for rows in pairs.slices():
+        counts = np.ones(rows.stop - rows.start) if weights is None else weights[rows]
+        total += counts @ pairs.vectors(0, rows)
+    counted = part.total if weights is None else part.add_up(np.array(weights.sum()))
+    return np.asarray(part.add_up(total) / counted)
 
 
-def _weights_of_pairs(weights: npt.ArrayLike, pairs: RowPairs) -> Wide:
+def _weights_of_pairs(weights: npt.ArrayLike, pairs: RowPairs, part: TablePart) -> Wide:
     """The weights of the rows that are compared."""
     array = np.asarray(weights, dtype=np.float64)
     rows = len(pairs.tables[0])
     if array.shape != (rows,):
         raise TableError(f"weights: expected one number for each of the original's {rows:,} rows, got {array.shape}")
     kept = array if pairs.original_rows is None else array[pairs.original_rows]
-    if not np.isfinite(array).all() or (array < 0).any() or not kept.any():
+    if not np.isfinite(array).all() or (array < 0).any() or not part.add_up(np.array(kept.sum())):
         raise TableError("weights: expected finite numbers of zero or more, not all of the compared rows zero")
     return kept

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,11 +32,43 @@ def read_weights(path: str | Path, table: VectorTable) -> FloatArray:
     Raises:
         FormatError: a line is neither, or the file does not fit the table; the message names the line.
     """
-    with on_disk(Path(path)) as file:
-        return _weights(file, table)
+    found = RowWeights.read(path)
+    if found.by_symbol is not None and found.by_symbol.keys().isdisjoint(table.symbols):
+        raise FormatError(f"{found.file}: none of its {len(found.by_symbol)} symbols is in the table")
+    return found.of_rows(table.symbols, 0, len(table))
 
 
-def _weights(file: Path, table: VectorTable) -> FloatArray:
+class RowWeights(NamedTuple):
+    """What a file of weights holds: numbers by symbol, or, where it has no symbols, in the order of its lines."""
+
+    file: Path
+    numbers: list[float]
+    by_symbol: dict[str, float] | None
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> RowWeights:
+        """Read all of a file.
+
+        Raises:
+            FormatError: a line is neither a symbol and a number nor a number; the message names it.
+        """
+        with on_disk(Path(path)) as file:
+            return _weights(file)
+
+    def of_rows(self, symbols: Sequence[str], first: int, total: int) -> FloatArray:
+        """(n,) weights of the rows of a table from `first` on, by their symbols or their numbers.
+
+        Raises:
+            FormatError: there are no symbols, and not one number for each of the table's `total` rows.
+        """
+        if self.by_symbol is not None:
+            return np.array([self.by_symbol.get(symbol, 0.0) for symbol in symbols], dtype=np.float32)
+        if len(self.numbers) != total:
+            raise FormatError(f"{self.file}: expected one number for each of {total} rows, found {len(self.numbers)}")
+        return np.array(self.numbers[first : first + len(symbols)], dtype=np.float32)
+
+
+def _weights(file: Path) -> RowWeights:
     """The weights in a file on disk."""
     limit = ReadOptions().memory_limit(file)
     rows, named = FileRows(file, "line", limit), False
@@ -55,11 +90,4 @@ def _weights(file: Path, table: VectorTable) -> FloatArray:
         weights.append(float(weight))
     if not weights:
         raise FormatError(f"{file}: the file is empty, expected lines of a symbol and a number, or of numbers alone")
-    if not named:
-        if len(weights) != len(table):
-            raise FormatError(f"{file}: expected one number for each of {len(table)} rows, found {len(weights)}")
-        return np.array(weights, dtype=np.float32)
-    by_symbol = dict(zip(rows.numbers, weights, strict=True))
-    if by_symbol.keys().isdisjoint(table.symbols):
-        raise FormatError(f"{file}: none of its {len(by_symbol)} symbols is in the table")
-    return np.array([by_symbol.get(symbol, 0.0) for symbol in table.symbols], dtype=np.float32)
+    return RowWeights(file, weights, dict(zip(rows.numbers, weights, strict=True)) if named else None)

@@ -9,10 +9,13 @@ except ImportError as error:
 
 from kdcode.codec_torch.beam_search import encode
 from kdcode.learning.checkpoint import Checkpoint, CheckpointWarning
-from kdcode.learning.compression import LearnedEncoder, compress, learn_encoder
+from kdcode.learning.codebook import learn_codebook
+from kdcode.learning.compression import LearnedEncoder, compress, compress_shard, learn_encoder
 from kdcode.learning.interrupts import StoppedBySignal
 from kdcode.learning.planning import Candidate, Goal, Plan, plan, planned_options
 from kdcode.learning.progress import StepReport
+from kdcode.learning.ranks import Ranks, joined_ranks
+from kdcode.learning.table_shard import TableShard, read_shard
 
 __all__ = [
     "Candidate",
@@ -21,11 +24,17 @@ __all__ = [
     "Goal",
     "LearnedEncoder",
     "Plan",
+    "Ranks",
     "StepReport",
     "StoppedBySignal",
+    "TableShard",
     "compress",
+    "compress_shard",
     "encode",
+    "joined_ranks",
+    "learn_codebook",
     "learn_encoder",
     "plan",
     "planned_options",
+    "read_shard",
 ]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from kdcode.errors import CheckpointError, CheckpointInUseError, file_error
+from kdcode.errors import CheckpointError, CheckpointInUseError, FileError, file_error
 from kdcode.file_locks import locked
 from kdcode.files import replaceable
-from kdcode.learning.checkpoint_file import Content, read_checkpoint, write_checkpoint
+from kdcode.learning.checkpoint_file import FILES, Content, read_checkpoint, write_checkpoint
+from kdcode.learning.checkpoint_parts import RowFile, read_rows, remove_row_files, with_rows
 
 
 class CheckpointWarning(UserWarning):
@@ -40,6 +41,7 @@ class Checkpoint:
         self.path = Path(path)
         self.every_seconds = every_seconds
         self.resumed_step = 0
+        self.files: list[RowFile] = []
         self._last = time.monotonic()
         self._plan: dict[str, Any] | None = None
         self._holder: int | None = None
@@ -80,13 +82,30 @@ class Checkpoint:
         """Whether it is time to save."""
         return time.monotonic() - self._last >= self.every_seconds
 
-    def save(self, identity: str, state: dict[str, Any] | None) -> None:
+    def save(
+        self,
+        identity: str,
+        state: dict[str, Any] | None,
+        by_row: Sequence[str] = (),
+        *,
+        files: Sequence[RowFile] = (),
+    ) -> None:
         """Write the state of a run, None where it has only begun; the old file is there until the new one is whole.
+
+        Args:
+            identity: of the run.
+            state: what `load` gives back.
+            by_row: paths of tensors with a row for each of the table's; here they are kept with all others.
+            files: where other files hold rows of the state: these, and no others, are kept beside this one.
 
         Raises:
             FileError: it cannot be written, and there is none from before.
         """
-        self._write({"identity": identity, "state": state, "plan": self._plan})
+        content: Content = {"identity": identity, "state": state, "plan": self._plan}
+        if files:
+            content[FILES] = [list(file) for file in files]
+        if self._write(content):
+            remove_row_files(self.path, [file.name for file in files])
 
     def load(self, identity: str) -> dict[str, Any] | None:
         """The state of the run with this identity; None where there is no file, or nothing was learned yet.
@@ -103,10 +122,25 @@ class Checkpoint:
                 "repeat that run, or remove the file to start afresh"
             )
         self._plan = saved["plan"]
+        self.files = [RowFile(*file) for file in saved.get(FILES, [])]
         state: dict[str, Any] | None = saved["state"]
         if state is not None:
             self.resumed_step = int(state["step"])
         return state
+
+    def with_rows(self, state: dict[str, Any], by_row: Sequence[str]) -> dict[str, Any]:
+        """The state of a stage that `load` gave, with the rows that other files hold, where several ranks wrote it.
+
+        Raises:
+            CheckpointError: they are missing or damaged.
+        """
+        if not self.files:
+            return state
+        end = max(file.first + file.rows for file in self.files)
+        rows = read_rows(self.path, self.files, 0, end)
+        if set(rows) != set(by_row):
+            raise CheckpointError(f"{self.path}: its rows are of another stage; remove it to start afresh")
+        return with_rows(state, rows)
 
     def identity(self) -> str | None:
         """The identity of the run that the file is of; None where there is no file, or nothing but a plan in it.
@@ -149,8 +183,9 @@ class Checkpoint:
         return None if plan is None else plan["options"]
 
     def remove(self) -> None:
-        """Delete the file: the result is saved."""
+        """Delete the file, and those of its rows: the result is saved."""
         self.path.unlink(missing_ok=True)
+        remove_row_files(self.path)
 
     def _write_plan(self, identity: str, options: dict[str, Any] | None, probes: dict[str, list[float]]) -> None:
         self._plan = {"identity": identity, "options": options, "probes": probes}
@@ -168,24 +203,32 @@ class Checkpoint:
         self._plan = saved["plan"]
         return self._plan
 
-    def _write(self, content: Content) -> None:
+    def failed(self, failure: FileError) -> None:
+        """Warn that it could not be written, once, where there is one from before.
+
+        Raises:
+            FileError: there is none.
+        """
+        self._last = time.monotonic()
+        if not self._is_there:
+            raise failure
+        if not self._has_warned:
+            warnings.warn(
+                f"{failure}; learning goes on, and the checkpoint from before stays", CheckpointWarning, stacklevel=5
+            )
+        self._has_warned = True
+
+    def _write(self, content: Content) -> bool:
+        """Write the file; whether that was possible."""
         try:
             write_checkpoint(self.path, content)
         except OSError as error:
-            failure = file_error(self.path, "written", error)
-            if not self._is_there:
-                raise failure from error
-            if not self._has_warned:
-                warnings.warn(
-                    f"{failure}; learning goes on, and the checkpoint from before stays",
-                    CheckpointWarning,
-                    stacklevel=4,
-                )
-            self._has_warned = True
-        else:
-            self._is_there, self._has_warned = True, False
+            self.failed(file_error(self.path, "written", error))
+            return False
         finally:
             self._last = time.monotonic()
+        self._is_there, self._has_warned = True, False
+        return True
 
     def _read(self) -> Content | None:
         try:

@@ -20,7 +20,10 @@ _OPENING = _MAGIC + b"4 "
 _LINE_BYTES = len(_OPENING) + 64 + 1
 
 Content = dict[str, Any]
-"""`identity`, `state` and `plan`, each of which may be None; see `Checkpoint`."""
+"""`identity`, `state` and `plan`, any of which may be None, and `files` where rows are apart; see `Checkpoint`."""
+
+FILES = "files"
+"""Where the files of rows are listed, each with its name, its first row, the number of its rows, and its digest."""
 
 _STATE = {"step": int, "stage": int, "seconds": float, "state": dict}
 _PLAN = {"identity": str, "options": dict | None, "probes": dict}
@@ -32,6 +35,15 @@ def write_checkpoint(path: Path, content: Content) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    write_digested(path, content)
+
+
+def write_digested(path: Path, content: Content) -> str:
+    """Write tensors and plain values, completely or not at all; gives back their digest.
+
+    Raises:
+        OSError: they cannot be written.
+    """
     with replacing(path) as temporary, temporary.open("wb") as stream:
         stream.write(bytes(_LINE_BYTES))
         digested = _DigestedStream(stream)
@@ -39,7 +51,9 @@ def write_checkpoint(path: Path, content: Content) -> None:
         if digested.error is not None:
             raise digested.error
         stream.seek(0)
-        stream.write(_line(digested.digest.hexdigest()))
+        digest = digested.digest.hexdigest()
+        stream.write(_line(digest))
+    return digest
 
 
 def read_checkpoint(path: Path) -> Content:
@@ -49,13 +63,27 @@ def read_checkpoint(path: Path) -> Content:
         CheckpointError: the file is no checkpoint, is damaged, or lacks something.
         OSError: it cannot be read.
     """
+    content, _ = read_digested(path)
+    if fault := _fault(content):
+        raise CheckpointError(f"{path}: not a checkpoint of this version of kdcode: {fault}; remove it to start afresh")
+    return dict(content)
+
+
+def read_digested(path: Path) -> tuple[Any, str]:
+    """What `write_digested` has written, and its digest.
+
+    Raises:
+        CheckpointError: the file is no checkpoint, or is damaged.
+        OSError: it cannot be read.
+    """
     with path.open("rb") as stream:
         line = stream.read(_LINE_BYTES)
         if not line.startswith(_MAGIC):
             raise CheckpointError(f"{path}: not a checkpoint; remove it to start afresh")
         if not line.startswith(_OPENING):
             raise CheckpointError(f"{path}: not a checkpoint of this version of kdcode; remove it to start afresh")
-        if line != _line(hashlib.file_digest(stream, "sha256").hexdigest()):
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if line != _line(digest):
             raise CheckpointError(
                 f"{path}: the checkpoint is damaged, its bytes do not match their digest; remove it to start afresh"
             )
@@ -66,9 +94,7 @@ def read_checkpoint(path: Path) -> Content:
             raise CheckpointError(
                 f"{path}: the checkpoint cannot be read: {error}; remove it to start afresh"
             ) from error
-    if fault := _fault(content):
-        raise CheckpointError(f"{path}: not a checkpoint of this version of kdcode: {fault}; remove it to start afresh")
-    return dict(content)
+    return content, digest
 
 
 def _line(digest: str) -> bytes:
@@ -77,7 +103,11 @@ def _line(digest: str) -> bytes:
 
 def _fault(content: Any) -> str | None:  # noqa: ANN401 - whatever was in the file
     """What is wrong with the content of a file; None where it is as `Checkpoint` writes it."""
-    kinds = {"identity": str | None, "state": dict | None, "plan": dict | None}
+    kinds: dict[str, Any] = {"identity": str | None, "state": dict | None, "plan": dict | None}
+    if isinstance(content, dict) and FILES in content:
+        kinds[FILES] = list
+        if any(type(file) is not list or list(map(type, file)) != [str, int, int, str] for file in content[FILES]):
+            return "its list of files of rows is no such list"
     if fault := _fault_of("checkpoint", content, kinds):
         return fault
     for name, parts in (("state", _STATE), ("plan", _PLAN)):

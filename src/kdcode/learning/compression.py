@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Unpack, cast
 
 import numpy as np
@@ -13,21 +15,24 @@ from kdcode.arrays import checked_vectors
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.evaluation import evaluate
+from kdcode.evaluation import TableComparison, evaluate_part
 from kdcode.inputs import TableSource, as_table
-from kdcode.learning.checkpoint import holding
 from kdcode.learning.gradient.encoder import Encoder
+from kdcode.learning.identity import run_identity
 from kdcode.learning.interrupts import ending_by_signal, stopping_at_safe_places
 from kdcode.learning.learners import LEARNERS, stage_work, start_of
 from kdcode.learning.planning import PLANNED, Goal, planned_options
+from kdcode.learning.planning.shared_plan import on_first_rank
 from kdcode.learning.progress import OnStep, StepReport, showing_steps
+from kdcode.learning.rank_checkpoint import checkpoint_for, held_by_first
+from kdcode.learning.ranks import Ranks, threads_of_rank
 from kdcode.learning.rounding import rounded, with_row_scales
-from kdcode.learning.run import Run, run_identity
+from kdcode.learning.run import Run
 from kdcode.learning.run_settings import CompressKeywords, PlanSettings, RunSettings
+from kdcode.learning.table_shard import TableShard
 from kdcode.learning.training_table import TrainingTable
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import BatchOptions, CompressOptions, GradientOptions, checked_spec
-from kdcode.table import VectorTable
 
 
 @listing_keywords(RunSettings)
@@ -67,18 +72,84 @@ def compress(
     """
     others: dict[str, Any] = {**keywords}
     settings = RunSettings.take(others)
-    chosen = _options(options, size, others)
-    goal, vectors = Goal.given(size=size, bits=bits, max_error=max_error), as_table(table)
-    if goal is None:
-        return _compress(vectors, chosen, settings)[0]
-    for name in PLANNED:
-        if name in others:
+    chosen = chosen_options(options, size, others)
+    goal, shard = Goal.given(size=size, bits=bits, max_error=max_error), TableShard.whole(as_table(table))
+    refuse_planned(goal, others)
+    return cast(CodedTable, _for_goal(shard, goal, chosen, settings))
+
+
+@listing_keywords(RunSettings)
+def compress_shard(
+    shard: TableShard,
+    size: str | int | None = None,
+    *,
+    bits: int | None = None,
+    max_error: float | None = None,
+    options: CompressOptions | None = None,
+    **keywords: Unpack[CompressKeywords],
+) -> CodedTable | None:
+    """What `compress` does, for a table whose rows are on several ranks, all of which call this.
+
+        with joined_ranks() as ranks:
+            coded = compress_shard(read_shard("big.npy", ranks), "20x")
+            if coded is not None:
+                kdcode.save(coded, "big.kdc")
+
+    Ranks tell each other sums over their rows, and never the rows themselves but for small samples. The result is that
+    of one process, up to the rounding of sums. Rank 0 makes the plan, holds the checkpoint and shows progress; a
+    checkpoint can be resumed by another number of ranks, or by `compress`.
+
+    Args:
+        shard: the rows of this rank.
+        size: as of `compress`, like all that follow.
+        bits: of a code at most, in place of a size.
+        max_error: the relative squared error not to be exceeded, in place of a size; the smallest table is sought.
+        options: how to compress; the defaults where left out.
+        **keywords: single options, which go before those in `options`, and how to run. They are listed below.
+
+    Returns:
+        The coded table on rank 0, and None on others.
+
+    Raises:
+        LostRankError: another rank has ended, or does not answer. What `compress` raises is raised on all ranks.
+    """
+    others: dict[str, Any] = {**keywords}
+    settings = RunSettings.take(others)
+    chosen = chosen_options(options, size, others)
+    goal = Goal.given(size=size, bits=bits, max_error=max_error)
+    refuse_planned(goal, others)
+    return _for_goal(shard, goal, chosen, settings)
+
+
+def refuse_planned(goal: Goal | None, changes: dict[str, Any]) -> None:
+    """Refuse options that are asked for by name, and that a plan for the goal chooses.
+
+    Raises:
+        OptionError: with the name of the first.
+    """
+    for name in PLANNED if goal is not None else ():
+        if name in changes:
             raise OptionError(f"{name} is chosen for {goal}; leave one of the two out")
+
+
+def _for_goal(
+    shard: TableShard, goal: Goal | None, options: CompressOptions, settings: RunSettings
+) -> CodedTable | None:
+    """The coded table, planned for a goal where there is one."""
+    if goal is None:
+        return _compress(shard, options, settings)[0]
     checkpoint = settings.run_checkpoint
-    planning = PlanSettings(settings.progress is True, settings.device, settings.threads)
-    with ending_by_signal(checkpoint is not None), holding(checkpoint):
-        chosen = planned_options(vectors, chosen, goal, planning, checkpoint=checkpoint)
-        return _compress(vectors, chosen, settings)[0]
+    with ending_by_signal(checkpoint is not None), held_by_first(checkpoint, shard.share.ranks):
+        planned = plan_shard(shard, options, goal, settings)
+        return _compress(shard, planned, settings)[0]
+
+
+def plan_shard(shard: TableShard, options: CompressOptions, goal: Goal, settings: RunSettings) -> CompressOptions:
+    """What `planned_options` does, for a table on several ranks, all of which call this."""
+    threads = _threads(settings, shard.share.ranks)
+    planning = PlanSettings(settings.progress is True, settings.device, threads)
+    checkpoint = settings.run_checkpoint
+    return on_first_rank(shard, lambda table: planned_options(table, options, goal, planning, checkpoint=checkpoint))
 
 
 class LearnedEncoder(NamedTuple):
@@ -117,14 +188,14 @@ def learn_encoder(
     settings = RunSettings.take(others)
     if options is None or options.learner is None:
         others = {"learner": "encoder", **others}
-    chosen = _options(options, None, others)
+    chosen = chosen_options(options, None, others)
     if chosen.learning.name != "encoder":
         raise OptionError(f"learner must be encoder to learn one, got {chosen.learning.name!r}")
-    coded, encoder = _compress(as_table(table), chosen, settings)
-    return LearnedEncoder(coded, cast(Encoder, encoder).cpu().eval())
+    coded, encoder = _compress(TableShard.whole(as_table(table)), chosen, settings)
+    return LearnedEncoder(cast(CodedTable, coded), cast(Encoder, encoder).cpu().eval())
 
 
-def _options(options: CompressOptions | None, size: object, changes: dict[str, Any]) -> CompressOptions:
+def chosen_options(options: CompressOptions | None, size: object, changes: dict[str, Any]) -> CompressOptions:
     """Options with some changed by name."""
     for given in (options, size):
         if not isinstance(given, CompressOptions | str | int | None):
@@ -134,47 +205,74 @@ def _options(options: CompressOptions | None, size: object, changes: dict[str, A
     return (options or CompressOptions()).changed(**changes)
 
 
-def _compress(table: VectorTable, options: CompressOptions, settings: RunSettings) -> tuple[CodedTable, Encoder | None]:
-    """The coded table, and the network where the learner has one."""
+def _threads(settings: RunSettings, ranks: Ranks) -> int | None:
+    """CPU threads: what is asked for, and of several ranks each its share of the machine's."""
+    return settings.threads if settings.threads or ranks.is_alone else threads_of_rank()
+
+
+def _compress(
+    shard: TableShard, options: CompressOptions, settings: RunSettings
+) -> tuple[CodedTable | None, Encoder | None]:
+    """The coded table, on rank 0, and the network where the learner has one."""
+    with running(settings, shard.share.ranks) as on_step:
+        return _learned(shard, options, settings, on_step)
+
+
+@contextmanager
+def running(settings: RunSettings, ranks: Ranks) -> Iterator[OnStep]:
+    """A run: its threads, its checkpoint and what it shows. Gives what is to be called after every step."""
     checkpoint = settings.run_checkpoint
     with (
-        using_threads(settings.threads),
-        holding(checkpoint),
-        showing_steps(settings.progress) as show,
-        stopping_at_safe_places(checkpoint is not None) as stop_if_asked,
+        using_threads(_threads(settings, ranks)),
+        held_by_first(checkpoint, ranks),
+        showing_steps(settings.progress if ranks.is_first else False) as show,
+        stopping_at_safe_places(
+            checkpoint is not None, shared=None if ranks.is_alone else ranks.largest
+        ) as stop_if_asked,
     ):
 
         def on_step(report: StepReport) -> None:
             stop_if_asked()
-            if show is not None:
-                show(report)
-            stop_if_asked()
+            with ranks.stopping_together():
+                if show is not None:
+                    show(report)
+            if ranks.is_alone:
+                stop_if_asked()
 
-        return _learned(table, options, settings, on_step)
+        yield on_step
 
 
 def _learned(
-    table: VectorTable, options: CompressOptions, settings: RunSettings, on_step: OnStep
-) -> tuple[CodedTable, Encoder | None]:
+    shard: TableShard, options: CompressOptions, settings: RunSettings, on_step: OnStep
+) -> tuple[CodedTable | None, Encoder | None]:
     """What `_compress` gives; `on_step` is called after every step."""
-    spec = checked_spec(table, options)  # refuses what cannot work before anything is done
+    table, share, rows = shard.table, shard.share, len(shard)
+    spec = checked_spec(shard, options)  # refuses what cannot work before anything is done
     if table.weights is not None and options.learning.name == "encoder":
         raise OptionError("rows with weights are for other learners than the encoder")
     if isinstance(options.learning, BatchOptions):
-        options = options.changed(epochs=options.learning.epochs_for(len(table)))
+        options = options.changed(epochs=options.learning.epochs_for(rows))
     if isinstance(options.learning, GradientOptions):
         options = options.changed(start=start_of(spec, options.learning))
-    identity = run_identity(table, options.as_dict())
-    run = Run(stage_work(len(table), spec, options), identity, on_step, settings.run_checkpoint)
-    training = TrainingTable.of(table, options, settings.device)
+    identity = run_identity(shard, options.as_dict())
+    checkpoint = checkpoint_for(settings.run_checkpoint, share)
+    run = Run(stage_work(rows, spec, options), identity, on_step, checkpoint, share.ranks)
+    training = TrainingTable.of(table, options, settings.device, None if share.ranks.is_alone else share)
     found = LEARNERS[options.learning.name](training, spec, options, run)
     moved, codec = rounded(training, found, refine=_codes_may_move(options))
     del training  # as large as the table
     codes: npt.NDArray[Any] = moved.cpu().numpy()
     if options.scale_bits:
-        codes, codec = with_row_scales(table, codes, codec)
-    coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
-    lost = evaluate(table, coded, table.weights)
+        codes, codec = with_row_scales(table, codes, codec, share)
+    coded, lost = _gathered(shard, CodedTable.from_codes(None, codes, codec))
+    if coded is not None:
+        add_provenance(coded, lost, options, identity)
+        coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
+    return coded, found.encoder
+
+
+def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str) -> None:
+    """Note in a coded table what was lost and how it was learned."""
     coded.provenance.update(
         learner=options.learning.name,
         options=options.as_dict(),
@@ -183,8 +281,14 @@ def _learned(
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
         fingerprint=identity,
     )
-    coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
-    return coded, found.encoder
+
+
+def _gathered(shard: TableShard, own: CodedTable) -> tuple[CodedTable | None, TableComparison]:
+    """The codes of all ranks with their symbols, on rank 0, and what is lost of all rows."""
+    lost = evaluate_part(shard.table, own, shard.table.weights, shard.share)
+    ranks = shard.share.ranks
+    packed = ranks.rows_to_first(torch.from_numpy(np.array(own.packed))).numpy()
+    return CodedTable(shard.packed_symbols, packed, own.codec) if ranks.is_first else None, lost
 
 
 def _codes_may_move(options: CompressOptions) -> bool:

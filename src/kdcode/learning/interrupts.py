@@ -62,7 +62,9 @@ def ending_by_signal(wanted: bool = True) -> Iterator[None]:
 
 @contextmanager
 def stopping_at_safe_places(
-    hold: bool = True, on_asked: Callable[[int], None] | None = None
+    hold: bool = True,
+    on_asked: Callable[[int], None] | None = None,
+    shared: Callable[[int], int] | None = None,
 ) -> Iterator[Callable[[], None]]:
     """Hold the first Ctrl-C, SIGTERM or SIGHUP back until the yielded function is called, which then raises.
 
@@ -73,6 +75,8 @@ def stopping_at_safe_places(
     Args:
         hold: whether signals wait at all.
         on_asked: called at the first signal with its number.
+        shared: gives the number of a signal that any of several processes has got, for that of this one or 0, so that
+            all of them stop at the same place; all call the yielded function there.
     """
     asked: int | None = None
 
@@ -85,8 +89,9 @@ def stopping_at_safe_places(
             on_asked(number)
 
     def check() -> None:
-        if asked is not None:
-            _raise(asked)
+        number = (asked or 0) if shared is None else shared(asked or 0)
+        if number:
+            _raise(number)
 
     with _handling(_unhandled((signal.SIGINT, *_ENDING)) if hold else [], on_signal):
         yield check

@@ -10,6 +10,7 @@ from kdcode.codec import CodecSpec
 from kdcode.codec_torch import make_module
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.additive.annealing import SCHEDULES
+from kdcode.learning.additive.codebook_learner import CODEBOOK_SCHEDULES, CodebookLearner
 from kdcode.learning.additive.learner import AdditiveLearner
 from kdcode.learning.gradient.encoder import fresh_encoder
 from kdcode.learning.gradient.encoder_learner import EncoderLearner
@@ -40,12 +41,24 @@ def learn_additive(training: TrainingTable, spec: CodecSpec, options: CompressOp
     return Solution(learner.run(run, _ADDITIVE).codes, learner.module)
 
 
+def learn_codewords(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+    """Codewords of sums for rows that are not in the table; see `kdcode.learning.additive.codebook_learner`."""
+    start = _start(training, spec, options.seed, run, _ADDITIVE, warm_start)
+    learner = CodebookLearner(training, start, CODEBOOK_SCHEDULES[options.effort], options.seed)
+    return Solution(learner.run(run, _ADDITIVE).codes, learner.module)
+
+
+def codeword_work(spec: CodecSpec, effort: str) -> dict[int, list[float]]:
+    """What `stage_work` gives, for a run of `learn_codewords`."""
+    return {_ADDITIVE: [planned.work for planned in CODEBOOK_SCHEDULES[effort].plan(spec)]}
+
+
 def learn_by_gradient(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
     """Algorithm 1 from the chosen start, then rounds of exact refinement."""
     chosen = cast(GradientOptions, options.learning)
     make_start = {"random": random_start, "warm": warm_start, "additive": None}[start_of(spec, chosen)]
     if make_start is None:
-        chosen = _gently(chosen, len(training))
+        chosen = _gently(chosen, training.share.total)
         start = _additive_start(training, spec, options, run)
     else:
         start = _start(training, spec, options.seed, run, _GRADIENT, make_start)
@@ -86,7 +99,7 @@ def learn_random(training: TrainingTable, spec: CodecSpec, options: CompressOpti
     total = _random_steps(spec)
     for step in range(1, total + 1):
         error = solve_if_better(training, start.codes, start.module)
-        unused = unused_codewords(start.codes, spec.codebook_size)
+        unused = unused_codewords(start.codes, spec.codebook_size, training.ranks)
         run.after_step(StepReport(step, total, error, 0.0, 0.0, unused))
     return Solution(start.codes, start.module)
 

@@ -8,18 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kdcode.arrays import CHUNK_ROWS, IntArray
+from kdcode.arrays import CHUNK_ROWS, FloatArray, IntArray
 from kdcode.codec import Codec
 from kdcode.codec.row_scales import fit_levels, length_ratios, nearest_level
 from kdcode.codec_torch import BlockSumModule, CodecModule
 from kdcode.codec_torch.icm import SumSearch
 from kdcode.learning.gradient.refinement import swap_codewords
+from kdcode.learning.row_share import RowShare
 from kdcode.learning.solution import Solution
 from kdcode.learning.training_table import TrainingTable
 from kdcode.table import VectorTable
 
 _ROWS = 1 << 16
 _SWEEPS = 4
+_MOST_RATIOS = 1 << 20
+"""Ratios of lengths that ranks tell each other at most; these are enough to place a few levels."""
 
 
 def rounded(training: TrainingTable, found: Solution, *, refine: bool) -> tuple[Tensor, Codec]:
@@ -70,14 +73,27 @@ def _refinement(module: CodecModule) -> Callable[[Tensor, Tensor], Tensor]:
     return by_block
 
 
-def with_row_scales(table: VectorTable, codes: IntArray, codec: Codec) -> tuple[IntArray, Codec]:
-    """The codec and the (N, D + 1) codes whose vectors are as long as those of a table."""
+def with_row_scales(
+    table: VectorTable, codes: IntArray, codec: Codec, share: RowShare | None = None
+) -> tuple[IntArray, Codec]:
+    """The codec and the (N, D + 1) codes whose vectors are as long as those of a table, or of one rank's part of it."""
+    share = share or RowShare.whole(len(table))
     ratios = np.empty(len(table), dtype=np.float32)
     start = 0
     for _, vectors in table.chunks(CHUNK_ROWS):
         part = slice(start, start + len(vectors))
         ratios[part] = length_ratios(vectors, codec.compose(codes[part]))
         start += len(vectors)
-    levels = fit_levels(ratios, codec.spec.scale_bits)
+    levels = fit_levels(_some_ratios(ratios, share), codec.spec.scale_bits)
     column = nearest_level(ratios, levels).astype(codes.dtype)
     return np.concatenate([codes, column[:, None]], axis=1), codec.with_levels(levels)
+
+
+def _some_ratios(ratios: FloatArray, share: RowShare) -> FloatArray:
+    """Ratios of all ranks' rows, of very many rows some, and with them a zero where there is one."""
+    if share.ranks.is_alone:
+        return ratios
+    some = ratios[share.every(-(-share.total // _MOST_RATIOS))]
+    found = share.joined(some.astype(np.float64)).astype(np.float32)
+    has_zeros = share.ranks.any(bool((ratios == 0).any()))
+    return found if not has_zeros or (found == 0).any() else np.append(found, np.float32(0))

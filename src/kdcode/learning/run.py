@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from itertools import accumulate
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
-import numpy as np
 import torch
 
-from kdcode._version import __version__
 from kdcode.errors import CheckpointError
-from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.progress import OnStep, StepReport
-from kdcode.table import VectorTable
+from kdcode.learning.ranks import ALONE, Ranks
 
 State = dict[str, Any]
+
+
+class RunCheckpoint(Protocol):
+    """Where a run saves itself: a `Checkpoint`, or that of several ranks."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    def due(self) -> bool:
+        """Whether it is time to save."""
+
+    def load(self, identity: str) -> State | None:
+        """The state of the run with this identity, without rows that have files of their own."""
+
+    def save(self, identity: str, state: State | None, by_row: Sequence[str] = ()) -> None:
+        """Write a state; `by_row` are the paths of tensors with a row for each of the table's."""
+
+    def with_rows(self, state: State, by_row: Sequence[str]) -> State:
+        """The state of a stage with the rows that are here."""
 
 
 class Run:
@@ -31,6 +47,7 @@ class Run:
         identity: fingerprint of table and options; a checkpoint of another run is refused.
         on_step: the caller's callback.
         checkpoint: where the run saves itself, or None.
+        ranks: who shares the run.
 
     Raises:
         CheckpointError: the checkpoint is of another run, or of no stage of this one.
@@ -41,8 +58,11 @@ class Run:
         stages: Mapping[int, Sequence[float]] | int,
         identity: str = "",
         on_step: OnStep | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: RunCheckpoint | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self._ranks = ranks
+        self._by_row: Sequence[str] = ()
         self._stages = {0: [1.0] * stages} if isinstance(stages, int) else dict(stages)
         work = [step for steps in self._stages.values() for step in steps]
         self.total_steps = len(work)
@@ -70,12 +90,13 @@ class Run:
         """The stage that the checkpoint was written in; None for a fresh run."""
         return None if self._saved is None else int(self._saved["stage"])
 
-    def begin(self, stage: int, load: Callable[[State], int] | None = None) -> bool:
+    def begin(self, stage: int, load: Callable[[State], int] | None = None, by_row: Sequence[str] = ()) -> bool:
         """Start a stage, from its state in the checkpoint where that was written in this stage.
 
         Args:
             stage: its number.
             load: takes over such a state, and gives back how many steps of the stage it has behind it.
+            by_row: paths of the tensors in its states that have a row for each of the table's, such as "best.codes".
 
         Returns:
             Whether a state was taken over.
@@ -84,16 +105,19 @@ class Run:
             CheckpointError: the state is not one of this stage.
         """
         self._stage, self._steps_before = stage, self._steps_to(stage)
-        self._step = self._steps_before
-        if self._saved is None or load is None or self._saved["stage"] != stage:
+        self._step, self._by_row = self._steps_before, by_row
+        if self._saved is None or load is None or self._saved["stage"] != stage or self._checkpoint is None:
             return False
-        try:
-            done = load(self._saved["state"])
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise self._unfit(f"its state is not one of stage {stage}: {error}") from error
-        self._step = self._saved["step"]
-        if self._steps_before + done != self._step:
-            raise self._unfit(f"it is of step {self._step}, and its state of step {self._steps_before + done}")
+        with self._ranks.together():
+            try:
+                done = load(self._checkpoint.with_rows(self._saved["state"], by_row))
+            except CheckpointError:
+                raise
+            except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+                raise self._unfit(f"its state is not one of stage {stage}: {error}") from error
+            self._step = self._saved["step"]
+            if self._steps_before + done != self._step:
+                raise self._unfit(f"it is of step {self._step}, and its state of step {self._steps_before + done}")
         return True
 
     def _steps_to(self, stage: int) -> int:
@@ -135,16 +159,17 @@ class Run:
     def _save(self, step: int, state: Callable[[], State]) -> None:
         if self._checkpoint is not None:
             place = {"step": step, "stage": self._stage, "seconds": self.seconds}
-            self._checkpoint.save(self._identity, {**place, "state": state()})
+            self._checkpoint.save(self._identity, {**place, "state": state()}, self._by_row)
 
 
 class Resumable:
-    """A learner whose checkpoint holds the attributes that `saved` names.
+    """A learner whose checkpoint holds the attributes that `saved` names; `by_row` are paths as `Run.begin` takes them.
 
     Modules and optimisers are saved by their `state_dict`, dataclasses by their fields, all else as it is.
     """
 
     saved: ClassVar[tuple[str, ...]]
+    by_row: ClassVar[tuple[str, ...]] = ("codes", "best.codes")
     device: torch.device
 
     def state(self) -> State:
@@ -201,13 +226,3 @@ def _kind(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return f"{value.dtype} of shape {tuple(value.shape)}"
     return f"{type(value).__name__} of {sorted(value)}" if isinstance(value, dict) else type(value).__name__
-
-
-def run_identity(table: VectorTable, *settings: object) -> str:
-    """A fingerprint of a run, 32 hexadecimal digits: its settings, as JSON values, and its vectors."""
-    digest = hashlib.sha256(json.dumps([__version__, *settings, len(table), table.embedding_dim]).encode())
-    for _, vectors in table.chunks():
-        digest.update(np.ascontiguousarray(vectors).tobytes())
-    if table.weights is not None:
-        digest.update(table.weights.tobytes())
-    return digest.hexdigest()[:32]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 from torch import Tensor
 
 from kdcode.codec_torch import CodecModule
+from kdcode.learning.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
-    import torch
-
     from kdcode.learning.gradient.encoder import Encoder
 
 
@@ -56,7 +56,11 @@ def copied_weights(module: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 
-def unused_codewords(codes: Tensor, codebook_size: int) -> int:
-    """How many codewords no row of (N, D) codes uses."""
-    used = sum(int((column.bincount(minlength=codebook_size) > 0).sum()) for column in codes.t())
-    return codes.shape[1] * codebook_size - used
+def used_codewords(codes: Tensor, codebook_size: int, ranks: Ranks = ALONE) -> Tensor:
+    """(D, K): how many rows of (N, D) codes, those of all ranks, use each codeword."""
+    return ranks.all_sum(torch.stack([column.bincount(minlength=codebook_size) for column in codes.t()]))
+
+
+def unused_codewords(codes: Tensor, codebook_size: int, ranks: Ranks = ALONE) -> int:
+    """How many codewords no row of (N, D) codes uses, on any rank."""
+    return int((used_codewords(codes, codebook_size, ranks) == 0).sum())

@@ -13,7 +13,7 @@ from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.additive.basis import coordinates, principal_basis
 from kdcode.learning.linalg.principal import complete_basis, principal_directions
-from kdcode.learning.linalg.residual_kmeans import residual_kmeans
+from kdcode.learning.linalg.residual_kmeans import BlockSample, residual_codes, residual_codewords, residual_kmeans
 from kdcode.learning.solution import Start
 from kdcode.learning.training_table import TrainingTable
 
@@ -25,16 +25,16 @@ def random_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
     """Codes drawn evenly and fresh codewords."""
     device = training.vectors.device
     generator = generator_for(seed, "start")
-    codes = torch.randint(spec.codebook_size, (len(training), spec.code_length), generator=generator).to(device)
+    size, length = spec.codebook_size, spec.code_length
+    codes = training.share.drawn(lambda rows: torch.randint(size, (rows, length), generator=generator)).to(device)
     module = make_module(spec, generator=generator)
     if isinstance(module, LstmModule):
         shape = (spec.code_length, spec.codebook_size, spec.embedding_dim)
         words = torch.randn(shape, generator=generator) * spec.code_length**-0.5
-        mean = training.vectors.mean(dim=0).cpu() / spec.code_length  # an LSTM has no other place for the mean
-        _linear_as_lstm(module, words + mean)
+        _linear_as_lstm(module, words + _mean(training).cpu() / length)  # an LSTM has no other place for the mean
     module = module.to(device)
     if isinstance(module, BlockSumModule) and spec.is_rotated:
-        principal_basis(training.vectors, module)
+        principal_basis(training, module)
     return Start(codes, module, "random")
 
 
@@ -45,22 +45,58 @@ def warm_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
     module = make_module(spec, generator=generator).to(training.vectors.device)
     vectors, size = training.vectors, spec.codebook_size
     if not isinstance(module, BlockSumModule):
-        codes, words = residual_kmeans(vectors, spec.code_length, size, generator, training.weights)
-        return lstm_start(codes, words, spec, seed)._replace(origin="warm")
-    principal_basis(vectors, module)
+        found = residual_kmeans(vectors, spec.code_length, size, generator, training.weights, training.share)
+        return lstm_start(*found, spec, seed)._replace(origin="warm")
+    principal_basis(training, module)
     vectors = coordinates(vectors, module)
     codes = torch.empty(len(vectors), spec.code_length, dtype=code_dtype(size), device=vectors.device)
+    codebook = module.codebook.detach()
+    _learn_blocks(training, vectors, module, seed)
 
-    def begin(number: int) -> None:
+    def choose(number: int) -> None:
         block = spec.blocks[number]
         part = vectors[:, block.columns] if spec.groups == 1 else vectors[:, block.columns].contiguous()
-        drawn = generator_for(seed, "k-means", number)
-        found, words = residual_kmeans(part, block.length, size, drawn, training.weights)
-        codes[:, block.positions] = found
-        module.codebook.detach()[block.positions, :, : block.width] = words
+        codes[:, block.positions] = residual_codes(part, codebook[block.positions, :, : block.width].contiguous())
 
-    parallel_chunks(begin, range(spec.groups), vectors.device)
+    parallel_chunks(choose, range(spec.groups), vectors.device)
     return Start(codes, module, "warm")
+
+
+def _learn_blocks(training: TrainingTable, vectors: Tensor, module: BlockSumModule, seed: int) -> None:
+    """Set the codewords of all blocks by residual k-means on samples of (N, inner_dim) coordinates.
+
+    Ranks share the blocks among them: each learns from rows of all, and hands on what it found.
+    """
+    spec, ranks, size = module.spec, training.ranks, module.spec.codebook_size
+    codebook = module.codebook.detach()
+    if not ranks.is_alone:
+        codebook.zero_()
+    samples: dict[int, BlockSample] = {}
+
+    def sample(number: int) -> BlockSample:
+        columns, drawn = spec.blocks[number].columns, generator_for(seed, "k-means", number)
+        return BlockSample.of(vectors[:, columns], training.weights, size, training.share, drawn)
+
+    def learn(number: int) -> None:
+        block = spec.blocks[number]
+        found = sample(number) if ranks.is_alone else samples.pop(number)
+        codebook[block.positions, :, : block.width] = residual_codewords(found, block.length, size)
+
+    # Ranks talk from one thread; each keeps the samples of the blocks that it learns.
+    for number in range(0 if ranks.is_alone else spec.groups):
+        found = sample(number)
+        if number % ranks.size == ranks.rank:
+            samples[number] = found
+    parallel_chunks(learn, range(ranks.rank, spec.groups, ranks.size), vectors.device)
+    if not ranks.is_alone:
+        codebook.copy_(ranks.all_sum(codebook.clone()))
+
+
+def _mean(training: TrainingTable) -> Tensor:
+    """(d,) the mean of all ranks' rows."""
+    if training.ranks.is_alone:
+        return training.vectors.mean(dim=0)
+    return training.ranks.all_sum(training.vectors.sum(dim=0)) / training.share.total
 
 
 def lstm_start(codes: Tensor, words: Tensor, spec: CodecSpec, seed: int) -> Start:

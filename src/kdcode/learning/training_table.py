@@ -15,6 +15,8 @@ from kdcode.codec.row_scales import directions
 from kdcode.codec.spec import BLOCK_SUM
 from kdcode.codec_torch import BlockSumModule, CodecModule
 from kdcode.codec_torch.parallel import parallel_chunks
+from kdcode.learning.ranks import ALONE, Ranks
+from kdcode.learning.row_share import RowShare
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 
@@ -34,6 +36,8 @@ class TrainingTable:
         variance: what errors are relative to, in standardised units: Σ‖v − mean‖², or Σ‖v‖² where all rows are equal.
         weights: (N,) how much rows count, 1 on average; None where all count the same.
         row_length: the length that rows were normalised to; None where they were not.
+        part: which rows of the table these are, where other ranks have the others. Shift, scale and variance are those
+            of all rows.
     """
 
     vectors: Tensor
@@ -42,34 +46,63 @@ class TrainingTable:
     variance: float
     weights: Tensor | None = None
     row_length: float | None = None
+    part: RowShare | None = None
 
     @classmethod
-    def of(cls, table: VectorTable, options: CompressOptions, device: torch.device | str = "cpu") -> TrainingTable:
-        """Standardise a table in memory on `device`, as learning with these options wants it."""
-        length = _row_length(table, options)
+    def of(
+        cls,
+        table: VectorTable,
+        options: CompressOptions,
+        device: torch.device | str = "cpu",
+        part: RowShare | None = None,
+    ) -> TrainingTable:
+        """Standardise a table, or a part of one, in memory on `device`, as learning with these options wants it."""
+        share = part or RowShare.whole(len(table))
+        length = _row_length(table, options, share)
         vectors = rows_of(table, length, device)
         weights = None
         if table.weights is not None:
-            weights = torch.from_numpy(table.weights / table.weights.mean(dtype=np.float64)).float().to(device)
+            mean = table.weights.mean(dtype=np.float64)
+            if not share.ranks.is_alone:
+                mean = share.ranks.total(float(mean) * len(table)) / share.total
+            weights = torch.from_numpy(table.weights / mean).float().to(device)
         centred = can_centre(options.spec(table.embedding_dim))
-        return replace(cls.standardised(vectors, weights, centred=centred), row_length=length)
+        return replace(cls.standardised(vectors, weights, centred=centred, part=part), row_length=length)
 
     @classmethod
-    def standardised(cls, vectors: Tensor, weights: Tensor | None = None, *, centred: bool = True) -> TrainingTable:
+    def standardised(
+        cls, vectors: Tensor, weights: Tensor | None = None, *, centred: bool = True, part: RowShare | None = None
+    ) -> TrainingTable:
         """Standardise (N, d) vectors in place."""
-        count = len(vectors) if weights is None else weights.sum(dtype=torch.float64)
-        mean = _weighted_sum(vectors, weights, lambda rows: rows) / count
-        variance = float(_weighted_sum(vectors, weights, lambda rows: (rows - mean).square().sum(dim=1)))
-        energy = float(_weighted_sum(vectors, weights, lambda rows: rows.square().sum(dim=1)))
+        share = part or RowShare.whole(len(vectors))
+
+        def total(of: Callable[[Tensor], Tensor]) -> Tensor:
+            return share.ranks.all_sum(_weighted_sum(vectors, weights, of))
+
+        count = share.total if weights is None else share.ranks.all_sum(weights.sum(dtype=torch.float64))
+        mean = total(lambda rows: rows) / count
+        variance = float(total(lambda rows: (rows - mean).square().sum(dim=1)))
+        energy = float(total(lambda rows: rows.square().sum(dim=1)))
         reference = variance if variance > _NO_VARIANCE * energy else energy
-        scale = (reference / vectors.numel()) ** 0.5
+        numbers = share.total * vectors.shape[1]
+        scale = (reference / numbers) ** 0.5
         shift = mean.float() if centred else torch.zeros_like(mean, dtype=torch.float32)
-        for part in vectors.split(CHUNK_ROWS):  # in float64: tiny numbers have few digits in float32
-            part.copy_((part.double() - shift) / (scale or 1.0))
-        return cls(vectors, shift, scale, float(vectors.numel()) if scale else 0.0, weights)
+        for rows in vectors.split(CHUNK_ROWS):  # in float64: tiny numbers have few digits in float32
+            rows.copy_((rows.double() - shift) / (scale or 1.0))
+        return cls(vectors, shift, scale, float(numbers) if scale else 0.0, weights, part=part)
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    @property
+    def share(self) -> RowShare:
+        """Which rows of the table are here: all of them, or those of one rank."""
+        return self.part or RowShare.whole(len(self))
+
+    @property
+    def ranks(self) -> Ranks:
+        """Who has the other rows."""
+        return ALONE if self.part is None else self.part.ranks
 
     def uncentred(self, part: slice) -> Tensor:
         """(n, d) some of the rows, in units of the scale, with the mean."""
@@ -89,13 +122,14 @@ class TrainingTable:
         return errors
 
     def error(self, codes: Tensor, module: CodecModule) -> float:
-        """Relative squared error of a solution, rows counted by their weight."""
+        """Relative squared error of a solution over the rows of all ranks, counted by their weight."""
         rows = self.row_errors(codes, module).double()
-        return self.relative(float(rows.sum() if self.weights is None else rows @ self.weights.double()))
+        squared = float(rows.sum() if self.weights is None else rows @ self.weights.double())
+        return self.relative(self.ranks.total(squared))
 
     def relative(self, squared: float, rows: int | None = None) -> float:
         """A sum of squared errors over some rows, all where left out, relative to their share of the variance."""
-        share = self.variance * (1 if rows is None else rows / len(self))
+        share = self.variance * (1 if rows is None else rows / self.share.total)
         return squared / share if share else 0.0
 
     @torch.no_grad()
@@ -133,14 +167,15 @@ def can_centre(spec: CodecSpec) -> bool:
     return spec.kind == BLOCK_SUM and spec.inner_dim == spec.embedding_dim
 
 
-def _row_length(table: VectorTable, options: CompressOptions) -> float | None:
+def _row_length(table: VectorTable, options: CompressOptions, share: RowShare) -> float | None:
     """The length that rows are normalised to: 1 where scales keep lengths, the mean length where nothing does."""
     if options.scale_bits:
         return 1.0
     if options.loss == "squared":
         return None
     # In float64: squares of very long and very short vectors leave float32.
-    return sum(float(np.linalg.norm(rows.astype(np.float64), axis=1).sum()) for _, rows in table.chunks()) / len(table)
+    lengths = sum(float(np.linalg.norm(rows.astype(np.float64), axis=1).sum()) for _, rows in table.chunks())
+    return share.ranks.total(lengths) / share.total
 
 
 def _weighted_sum(vectors: Tensor, weights: Tensor | None, of: Callable[[Tensor], Tensor]) -> Tensor:

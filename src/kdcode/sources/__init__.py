@@ -12,7 +12,7 @@ sampling.py        sample_rows: rows drawn evenly from a source
 from __future__ import annotations
 
 from kdcode.sources.opening import open_parts, open_source
-from kdcode.sources.sampling import sample_rows
+from kdcode.sources.sampling import read_all, sample_rows
 from kdcode.sources.source import JoinedSource, RowSource
 
-__all__ = ["JoinedSource", "RowSource", "open_parts", "open_source", "sample_rows"]
+__all__ = ["JoinedSource", "RowSource", "open_parts", "open_source", "read_all", "sample_rows"]

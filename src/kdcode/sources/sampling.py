@@ -1,4 +1,4 @@
-"""Rows drawn evenly from a source, for learning from them."""
+"""Rows of a source in memory: some, drawn evenly, or all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sample_rows(
     """
     if count < 1:
         raise OptionError(f"a sample needs at least 1 row, got {count}")
-    chosen = _places(len(source), count, seed)
+    chosen = drawn_rows(len(source), count, seed)
     matrix = np.empty((len(chosen), source.embedding_dim), dtype=np.float32)
     reached = 0
     for _, vectors in source.chunks():
@@ -42,7 +42,26 @@ def sample_rows(
     return VectorTable(None, matrix)
 
 
-def _places(rows: int, count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def read_all(source: RowSource, on_progress: Callable[[int, int], None] | None = None) -> VectorTable:
+    """The whole of a source as a table in memory.
+
+    Raises:
+        FormatError: a row cannot be used.
+        TableError: a symbol stands in two rows.
+    """
+    matrix = np.empty((len(source), source.embedding_dim), dtype=np.float32)
+    names: list[str] = []
+    reached = 0
+    for symbols, vectors in source.chunks():
+        matrix[reached : reached + len(vectors)] = vectors
+        names += symbols or ()
+        reached += len(vectors)
+        if on_progress:
+            on_progress(reached, len(source))
+    return VectorTable(names if source.has_symbols else None, matrix)
+
+
+def drawn_rows(rows: int, count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """(count,) distinct rows below `rows`, sorted, in memory that depends on `count` alone."""
     if count >= rows:
         return np.arange(rows)

@@ -58,7 +58,7 @@ def test_many_bits_are_for_codes_without_sums_and_few_for_sums():
 
 
 def test_more_effort_looks_at_more_settings(monkeypatch):
-    monkeypatch.setattr(Predictor, "predict", lambda _, options: Prediction(1 / options.codebook_size, 1.0))
+    monkeypatch.setattr(Predictor, "predict", lambda _, options: Prediction(1 / options.codebook_size, 1.0, 1.0))
     monkeypatch.setattr(candidates, "_PROBES", {"fast": (20, 20), "best": (20, 20)})
     fast, best = (kdcode.plan(glove_50d().head(4000), "8x", effort=effort).candidates for effort in ("fast", "best"))
     assert {one.options.composition for one in fast} == {"product"}
@@ -72,7 +72,7 @@ def test_a_search_goes_on_where_it_is_better(monkeypatch):
 
     def predict(_, options):
         error = 0.2 + 0.01 * abs(math.log2(options.codebook_size) - best)
-        return Prediction(error if options.composition == "product" else 0.9, 1.0)
+        return Prediction(error if options.composition == "product" else 0.9, 1.0, 1.0)
 
     monkeypatch.setattr(Predictor, "predict", predict)
     for best in (3, 5):
@@ -214,7 +214,7 @@ def probes(monkeypatch):
 
     def predict(_, options):
         seen.append(options)
-        return Prediction(0.2 if options.composition == "product" else 0.3, 0.0)
+        return Prediction(0.2 if options.composition == "product" else 0.3, 1.0, 0.0)
 
     monkeypatch.setattr(Predictor, "_predict", predict)
     return seen

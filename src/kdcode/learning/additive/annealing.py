@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -39,17 +39,28 @@ class Round(NamedTuple):
         beam: partial codes kept per row, where beam search looks for codes in place of sweeps; else 0.
         descent: whether the sweeps are ICM, and a row takes a new code only where it is nearer.
         steps: conjugate gradient steps of the codebook update; None solves it exactly.
+        noise: variance of the noise on the rows whose codes are sought, in units of half the critical temperature;
+            codes are then sought from nothing, as an encoder does. None leaves rows alone, and goes on from codes.
     """
 
     temperatures: tuple[float, ...] = ()
     beam: int = 0
     descent: bool = False
     steps: int | None = _FEW_STEPS
+    noise: float | None = None
 
     @property
     def work(self) -> float:
         """How long it takes: a codebook update takes about as long as two sweeps, and so does a beam of four."""
         return len(self.temperatures) + 2 + self.beam // 2
+
+
+class RoundPlan(Protocol):
+    """What says which rounds a learner has."""
+
+    def plan(self, spec: CodecSpec) -> list[Round]:
+        """The rounds for a codec, in their order."""
+        ...
 
 
 _LLOYD = Round((0.0,), descent=True, steps=None)

@@ -22,7 +22,7 @@ _LEAST_VARIANCE = 1e-9
 
 
 @torch.no_grad()
-def principal_basis(vectors: Tensor, module: BlockSumModule) -> None:
+def principal_basis(training: TrainingTable, module: BlockSumModule) -> None:
     """Start a basis from the strongest principal directions, shared out so that no block has more variance than others.
 
     With equal bits the error is smallest where the products of the blocks' variances are equal: the eigenvalue
@@ -30,7 +30,8 @@ def principal_basis(vectors: Tensor, module: BlockSumModule) -> None:
     """
     if module.basis is None:
         return
-    variances, directions = principal_directions(sampled(vectors))
+    some = training.vectors[training.share.every(_distance_of_samples(training.share.total))]
+    variances, directions = principal_directions(some, ranks=training.ranks)
     directions = complete_basis(directions, min(module.basis.shape))
     order = allocated(variances[: len(module.basis)], module.spec)
     order = [place for place in order if place < directions.shape[1]]
@@ -73,7 +74,8 @@ def procrustes(training: TrainingTable, codes: Tensor, module: BlockSumModule) -
             covariances[span].addmm_(sums.t(), training.vectors[part])
 
     parallel_chunks(add_up, range(_SPANS), codes.device)
-    left, _, right = torch.linalg.svd(covariances.sum(dim=0), full_matrices=False)
+    covariance = training.ranks.all_sum(covariances.sum(dim=0))
+    left, _, right = torch.linalg.svd(covariance, full_matrices=False)
     module.basis.copy_(left @ right)
 
 
@@ -84,4 +86,8 @@ def coordinates(vectors: Tensor, module: BlockSumModule) -> Tensor:
 
 def sampled(vectors: Tensor) -> Tensor:
     """Rows at even distances, enough for covariances."""
-    return vectors[:: -(-len(vectors) // _SAMPLED_ROWS)]
+    return vectors[:: _distance_of_samples(len(vectors))]
+
+
+def _distance_of_samples(rows: int) -> int:
+    return -(-rows // _SAMPLED_ROWS)

@@ -17,9 +17,9 @@ from kdcode.codec_torch.lookup import code_dtype
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.errors import OptionError
-from kdcode.learning.additive.annealing import Round, Schedule, water_level
+from kdcode.learning.additive.annealing import Round, RoundPlan, water_level
 from kdcode.learning.additive.basis import coordinates, principal_basis, procrustes
-from kdcode.learning.linalg.kmeans import nearest_labels, update_centroids
+from kdcode.learning.linalg.kmeans import CentroidSums, centroid_sums, moved_centroids, nearest_labels
 from kdcode.learning.linalg.least_squares import solve_codewords
 from kdcode.learning.linalg.principal import principal_directions
 from kdcode.learning.progress import StepReport
@@ -30,6 +30,8 @@ from kdcode.learning.training_table import TrainingTable
 _PERFECT = 1e-12
 """An error that is nothing but rounding: there is no reason to go on."""
 _SPECTRUM_ROWS = 1 << 16
+_NOISY_SWEEPS = 2
+"""Sweeps of ICM after a beam search for codes of noisy rows."""
 
 
 class AdditiveLearner(Resumable):
@@ -44,10 +46,11 @@ class AdditiveLearner(Resumable):
 
     saved: ClassVar[tuple[str, ...]] = ("done", "codes", "module", "critical", "best")
 
-    def __init__(self, training: TrainingTable, start: Start, schedule: Schedule, seed: int) -> None:
+    def __init__(self, training: TrainingTable, start: Start, schedule: RoundPlan, seed: int) -> None:
         if not isinstance(start.module, BlockSumModule):
             raise OptionError("the additive learner is for sums of codewords")
         self.training = training
+        self.ranks = training.ranks
         self.device = training.vectors.device
         self.module = start.module
         self.spec = start.module.spec
@@ -57,12 +60,12 @@ class AdditiveLearner(Resumable):
         self.critical = [0.0] * len(self.spec.blocks)
         self.done = 0
         if not self.spec.is_rotated:
-            principal_basis(training.vectors, self.module)  # its rows are orthonormal from here on
+            principal_basis(training, self.module)  # its rows are orthonormal from here on
         self.best = Best.of(self._error(), self.codes, self.module)
 
     def run(self, run: Run, stage: int = 0) -> Best:
         """Learn to the end, from the run's checkpoint where it was written in this stage."""
-        run.begin(stage, self._resume)
+        run.begin(stage, self._resume, self.by_row)
         while self.done < len(self.rounds):
             run.after_step(self._round(), self.state)
         self.module.load_state_dict(self.best.weights)
@@ -78,36 +81,51 @@ class AdditiveLearner(Resumable):
         planned = self.rounds[self.done]
         before = self.codes
         vectors = coordinates(self.training.vectors, self.module)
-        if any(planned.temperatures) and not any(self.critical):
+        if (any(planned.temperatures) or planned.noise) and not any(self.critical):
             self.critical = [self._critical_temperature(block, vectors[:, block.columns]) for block in self.spec.blocks]
-        self.codes = self._product_codes(vectors) if self._is_product_step(planned) else self._sums(vectors, planned)
+        is_product = self._is_product_step(planned)
+        self.codes = self._product_codes(vectors, planned) if is_product else self._sums(vectors, planned)
         procrustes(self.training, self.codes, self.module)
+        self.ranks.agree(list(self.module.parameters()))
         error = self._error()
-        if error <= self.best.error:
+        if self._is_kept(error):
             self.best = Best.of(error, self.codes, self.module)  # a round makes new codes, and leaves these alone
         self.done = len(self.rounds) if self.best.error <= _PERFECT else self.done + 1
-        changed = int(torch.count_nonzero(before != self.codes)) / before.numel()
-        unused = unused_codewords(self.codes, self.spec.codebook_size)
+        positions = self.training.share.total * self.spec.code_length
+        changed = self.ranks.total(int(torch.count_nonzero(before != self.codes))) / positions
+        unused = unused_codewords(self.codes, self.spec.codebook_size, self.ranks)
         temperature = max(planned.temperatures, default=0.0)
         return StepReport(self.done, len(self.rounds), error, changed, temperature, unused)
+
+    def _is_kept(self, error: float) -> bool:
+        """Whether the state after a round, with this error, takes the place of the one that was kept before."""
+        return error <= self.best.error
 
     def _is_product_step(self, planned: Round) -> bool:
         """Whether the best code of every block is one codeword, the nearest."""
         return self.spec.groups == self.spec.code_length > 1 and not any(planned.temperatures)
 
-    def _product_codes(self, vectors: Tensor) -> Tensor:
+    def _product_codes(self, vectors: Tensor, planned: Round) -> Tensor:
         """(N, D) codes of nearest codewords, which move to the means of their rows, in place."""
-        codes = torch.empty_like(self.codes)
+        codes, weights, size = torch.empty_like(self.codes), self.training.weights, self.spec.codebook_size
+        blocks = [(block, self._words(block)[0]) for block in self.spec.blocks]
+        found: dict[int, CentroidSums] = {}
 
-        def improve(number: int) -> None:
-            block = self.spec.blocks[number]
-            words = self._words(block)[0]
+        def assign(number: int) -> None:
+            block, words = blocks[number]
             part = vectors[:, block.columns].contiguous()
-            labels = nearest_labels(part, words)
-            words.copy_(update_centroids(part, labels, words, self.training.weights))
+            labels = nearest_labels(self._noisy(number, part, planned), words)
+            found[number] = centroid_sums(part, labels, size, weights)
             codes[:, number] = labels
+            if self.ranks.is_alone:
+                words.copy_(moved_centroids(part, labels, words, weights, found[number]))
 
-        parallel_chunks(improve, range(len(self.spec.blocks)), self.device)
+        parallel_chunks(assign, range(len(blocks)), self.device)
+        if not self.ranks.is_alone:  # ranks talk from one thread, block by block
+            for number, (block, words) in enumerate(blocks):
+                sums = CentroidSums(*self.ranks.all_sums(found[number]))
+                part, labels = vectors[:, block.columns], codes[:, number].long()
+                words.copy_(moved_centroids(part, labels, words, weights, sums, self.ranks))
         return codes
 
     def _sums(self, vectors: Tensor, planned: Round) -> Tensor:
@@ -120,7 +138,8 @@ class AdditiveLearner(Resumable):
         """Give a block better codes, which are returned, and codewords that suit them, in place."""
         words = self._words(self.spec.blocks[number])
         found = self._search(number, vectors, planned)
-        words.copy_(solve_codewords(vectors, found, words.contiguous(), self.training.weights, steps=planned.steps))
+        weights, ranks = self.training.weights, self.ranks
+        words.copy_(solve_codewords(vectors, found, words.contiguous(), weights, steps=planned.steps, ranks=ranks))
         return found
 
     def _search(self, number: int, vectors: Tensor, planned: Round) -> Tensor:
@@ -130,27 +149,41 @@ class AdditiveLearner(Resumable):
         codes = self.codes[:, block.positions].contiguous()
         words = self._words(block).contiguous()
         if math.inf in planned.temperatures:
-            drawn = torch.randint(words.shape[1], codes.shape, generator=generator_for(self.seed, "draw", call))
+            generator, size, width = generator_for(self.seed, "draw", call), words.shape[1], codes.shape[1]
+            drawn = self.training.share.drawn(lambda rows: torch.randint(size, (rows, width), generator=generator))
             return drawn.to(codes)
+        if planned.noise is not None:
+            found = encode_sums(self._noisy(number, vectors, planned), words, beam=planned.beam, sweeps=_NOISY_SWEEPS)
+            return found.to(codes)
         if planned.beam:
             return encode_sums(vectors, words, beam=planned.beam, before=codes)
-        search = SumSearch(words)
+        search = SumSearch(words, first_row=self.training.share.first)
         if planned.descent:
             return search.icm(vectors, codes, len(planned.temperatures), seed=self.seed, number=call)
         temperatures = [temperature * self.critical[number] for temperature in planned.temperatures]
         return search.gibbs_sweeps(vectors, codes, temperatures, seed=self.seed, number=call)
 
+    def _noisy(self, number: int, vectors: Tensor, planned: Round) -> Tensor:
+        """(N, w) coordinates of a block with the noise of a round."""
+        if not planned.noise:
+            return vectors
+        drawn, width = generator_for(self.seed, "noise", self.done * len(self.spec.blocks) + number), vectors.shape[1]
+        noise = self.training.share.drawn(lambda rows: torch.randn(rows, width, generator=drawn)).to(vectors)
+        return noise.mul_(math.sqrt(planned.noise * self.critical[number] / 2)).add_(vectors)
+
     def _critical_temperature(self, block: Block, vectors: Tensor) -> float:
         """2θ of the error so far; see `annealing`."""
-        weights = self.training.weights
+        weights, share, ranks = self.training.weights, self.training.share, self.ranks
         counted = torch.ones(len(vectors), device=vectors.device) if weights is None else weights
-        some = slice(None, None, -(-len(vectors) // _SPECTRUM_ROWS))
-        variances = principal_directions(vectors[some], counted[some]).variances / counted[some].sum()
+        some = share.every(-(-share.total // _SPECTRUM_ROWS))
+        spectrum = principal_directions(vectors[some], counted[some], ranks=ranks).variances
+        variances = spectrum / ranks.all_sum(counted[some].sum())
         search = SumSearch(self._words(block).contiguous())
         codes = self.codes[:, block.positions]
         parts = zip(vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), counted.split(CHUNK_ROWS), strict=True)
         total = sum(float(search.distances(part, code) @ weight) for part, code, weight in parts)
-        return 2 * water_level(variances.double(), total / float(counted.sum()))
+        everywhere = ranks.total(total) / float(ranks.all_sum(counted.sum()))
+        return 2 * water_level(variances.double(), everywhere)
 
     def _words(self, block: Block) -> Tensor:
         return self.module.codebook.detach()[block.positions, :, : block.width]

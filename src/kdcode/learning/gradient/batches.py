@@ -35,18 +35,20 @@ class BatchLearner(Resumable):
         self.options = options
         self.seed = seed
         self.step = 0
-        self.steps_per_epoch = -(-len(training) // options.batch_size)
-        self.total_steps = self.steps_per_epoch * options.epochs_for(len(training))
+        total = training.share.total
+        self.steps_per_epoch = -(-total // options.batch_size)
+        self.total_steps = self.steps_per_epoch * options.epochs_for(total)
         self.unused = 0
         self.codes = start.codes.to(torch.int64, copy=True)
         self._shuffled: tuple[int, Tensor] | None = None
 
     def run(self, run: Run, stage: int = 0) -> Best:
         """Learn to the end, from the run's checkpoint where it was written in this stage."""
-        run.begin(stage, self._resume)
+        run.begin(stage, self._resume, self.by_row)
         while self.step < self.total_steps:
             report = self._next_batch()
             if self.step % self.steps_per_epoch == 0:
+                self.training.ranks.agree(list(self.module.parameters()))  # other processors round otherwise
                 self.end_epoch()
             run.after_step(report, self.state)
         return self.best
@@ -55,8 +57,17 @@ class BatchLearner(Resumable):
         self.load_state(state)
         return self.step
 
-    def update(self, rows: Tensor, temperature: float) -> tuple[Tensor, float]:
-        """Learn from (n,) rows; gives their (n, D) codes and the sum of their losses."""
+    def update(self, rows: Tensor, batch: Tensor, temperature: float) -> tuple[Tensor, float]:
+        """Learn from a batch of rows.
+
+        Args:
+            rows: (n,) places of those that are here.
+            batch: numbers of all of them in the whole table.
+            temperature: T.
+
+        Returns:
+            (n, D) codes of those that are here, and the sum of the losses of all.
+        """
         raise NotImplementedError
 
     def end_epoch(self) -> None:
@@ -78,19 +89,22 @@ class BatchLearner(Resumable):
 
     def _next_batch(self) -> StepReport:
         epoch, place = divmod(self.step, self.steps_per_epoch)
-        rows = self._order(epoch)[place * self.options.batch_size : (place + 1) * self.options.batch_size]
+        batch = self._order(epoch)[place * self.options.batch_size : (place + 1) * self.options.batch_size]
+        rows, ranks = self.training.share.own(batch), self.training.ranks
         temperature = self.temperature_at(epoch)
-        codes, loss = self.update(rows, temperature)
-        changed = float((codes != self.codes[rows]).float().mean())
+        codes, loss = self.update(rows, batch, temperature)
+        changed = float((codes != self.codes[rows]).float().mean()) if len(rows) else 0.0
+        if not ranks.is_alone:
+            changed = ranks.total(changed * len(rows)) / len(batch)
         self.codes[rows] = codes
         self.step += 1
-        relative = self.training.relative(loss, len(rows))
+        relative = self.training.relative(loss, len(batch))
         return StepReport(self.step, self.total_steps, relative, changed, temperature, self.unused)
 
     def _order(self, epoch: int) -> Tensor:
-        """(N,) row numbers in the order in which an epoch sees them."""
+        """(N,) numbers of all ranks' rows in the order in which an epoch sees them."""
         if self._shuffled is None or self._shuffled[0] != epoch:
-            order = torch.randperm(len(self.training), generator=generator_for(self.seed, "order", epoch))
+            order = torch.randperm(self.training.share.total, generator=generator_for(self.seed, "order", epoch))
             self._shuffled = (epoch, order.to(self.device))
         return self._shuffled[1]
 

@@ -12,6 +12,7 @@ from kdcode.arrays import CHUNK_ROWS
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.gradient.batches import BatchLearner, weight_groups
 from kdcode.learning.gradient.encoder import Encoder
+from kdcode.learning.gradient.gradients import sum_gradients
 from kdcode.learning.solution import Best, Start, copied_weights, unused_codewords
 from kdcode.learning.training_table import TrainingTable
 from kdcode.nn.estimators import gumbel_noise
@@ -66,22 +67,24 @@ class EncoderLearner(BatchLearner):
         self.best = self._solution()
         self.codes = self.best.codes.clone()
 
-    def update(self, rows: Tensor, temperature: float) -> tuple[Tensor, float]:
+    def update(self, rows: Tensor, batch: Tensor, temperature: float) -> tuple[Tensor, float]:
         """Encode, relax, compose, compare, and move all weights."""
         vectors = self.training.vectors[rows]
         logits = self.encoder.logits(vectors)
-        noise = gumbel_noise(logits, generator_for(self.seed, "choice", self.step, vectors.device))
+        drawn = generator_for(self.seed, "choice", self.step, vectors.device)
+        noise = gumbel_noise(logits.new_empty(len(batch), *logits.shape[1:]), drawn)[self.training.share.has(batch)]
         shares = torch.softmax((logits + noise) / temperature, dim=-1)
         # The sum over positions is taken in one product: the composition gets one summed codeword per row.
         total = shares.flatten(1) @ self.module.codebook.flatten(0, 1)
         squared = (self._composed(total) - vectors).square().sum()
         self.optimizer.zero_grad(set_to_none=True)
-        (squared / vectors.numel()).backward()
+        (squared / (len(batch) * vectors.shape[1])).backward()
+        (loss,) = sum_gradients(self.weights, [float(squared.detach())], self.training.ranks)
         nn.utils.clip_grad_norm_(self.weights, _MAX_GRADIENT)
         for group in self.optimizer.param_groups:
             group["lr"] = group["first_rate"] * self.fading
         self.optimizer.step()
-        return logits.detach().argmax(dim=-1), float(squared.detach())
+        return logits.detach().argmax(dim=-1), loss
 
     def _composed(self, total: Tensor) -> Tensor:
         """(n, e) summed codewords to (n, d) vectors."""
@@ -97,6 +100,6 @@ class EncoderLearner(BatchLearner):
     def _solution(self) -> BestEncoder:
         """The state as it is: hard codes of all rows, and copies of all weights."""
         codes = torch.cat([self.encoder.logits(part).argmax(-1) for part in self.training.vectors.split(CHUNK_ROWS)])
-        self.unused = unused_codewords(codes, self.encoder.codebook_size)
+        self.unused = unused_codewords(codes, self.encoder.codebook_size, self.training.ranks)
         error = self.training.error(codes, self.module)
         return BestEncoder(error, codes, copied_weights(self.module), copied_weights(self.encoder))

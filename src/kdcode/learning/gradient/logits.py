@@ -24,8 +24,8 @@ def first_logits(training: TrainingTable, start: Start, seed: int) -> Tensor:
     second-order model that the straight-through estimator uses.
     """
     spec, codes = start.module.spec, start.codes.long()
-    generator = generator_for(seed, "logits")
-    logits = torch.empty(len(codes), spec.code_length, spec.codebook_size).normal_(0, 0.01, generator=generator)
+    generator, shape = generator_for(seed, "logits"), (spec.code_length, spec.codebook_size)
+    logits = training.share.drawn(lambda rows: torch.empty(rows, *shape).normal_(0, 0.01, generator=generator))
     logits = logits.to(codes.device)
     if start.origin == "random":
         return logits
@@ -37,7 +37,8 @@ def first_logits(training: TrainingTable, start: Start, seed: int) -> Tensor:
         squared = (start.module(words) - training.vectors[rows]).square().sum()
         (slope,) = torch.autograd.grad(squared, words)
         if gains is None:
-            gains = start.module.gains(words.detach()[:256])
+            gains = start.module.gains(words.detach()[:256]).clone()
+            training.ranks.agree([gains])
         rise = swap_costs(slope, codes[rows], codebook, gains)
         logits[rows] = -_SHARPNESS * rise.clamp_min(0)
     return logits.scatter_(2, codes[:, :, None], _MARGIN)

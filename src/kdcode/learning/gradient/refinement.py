@@ -10,6 +10,7 @@ from torch import Tensor
 from kdcode.arrays import CHUNK_ROWS
 from kdcode.codec_torch import BlockSumModule, CodecModule
 from kdcode.codec_torch.lookup import flat_codes, lookup
+from kdcode.learning.gradient.gradients import sum_gradients
 from kdcode.learning.linalg.least_squares import solve_codewords
 from kdcode.learning.progress import StepReport
 from kdcode.learning.run import Run, State
@@ -46,15 +47,15 @@ def refine(training: TrainingTable, found: Solution, rounds: int, run: Run, stag
             encoder.load_state_dict(state["encoder"])
         return int(done)
 
-    if not run.begin(stage, resume):
+    if not run.begin(stage, resume, ("codes",)):
         solve_if_better(training, codes, module)
     for number in range(done + 1, rounds + 1):
         before = codes
         for _ in range(_SWEEPS_PER_ROUND):
             codes = swap_codewords(training.vectors, codes, module)
         error = solve_if_better(training, codes, module)
-        changed = float((codes != before).float().mean())
-        unused = unused_codewords(codes, module.spec.codebook_size)
+        changed = training.ranks.total(int((codes != before).sum())) / (training.share.total * codes.shape[1])
+        unused = unused_codewords(codes, module.spec.codebook_size, training.ranks)
         report = StepReport(number, rounds, error, changed, 0.0, unused)
         run.after_step(report, partial(_state, number, Solution(codes, module, encoder)))
     return Solution(codes, module, encoder)
@@ -106,6 +107,7 @@ def solve_if_better(training: TrainingTable, codes: Tensor, module: CodecModule)
     before = training.error(codes, module)
     weights = copied_weights(module)
     solve_weights(training, codes, module)
+    training.ranks.agree(list(module.parameters()))
     after = training.error(codes, module)
     if after <= before:
         return after
@@ -123,7 +125,7 @@ def solve_weights(training: TrainingTable, codes: Tensor, module: CodecModule) -
         for block in module.spec.blocks:
             words = module.codebook[block.positions, :, : block.width]
             columns, part = vectors[:, block.columns].contiguous(), codes[:, block.positions].contiguous()
-            words.copy_(solve_codewords(columns, part, words.contiguous(), training.weights))
+            words.copy_(solve_codewords(columns, part, words.contiguous(), training.weights, ranks=training.ranks))
 
 
 def _lbfgs(training: TrainingTable, codes: Tensor, module: CodecModule) -> None:
@@ -132,17 +134,19 @@ def _lbfgs(training: TrainingTable, codes: Tensor, module: CodecModule) -> None:
         module.parameters(), max_iter=_LBFGS_ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
     )
 
+    numbers = training.share.total * training.vectors.shape[1]
+
     def loss() -> float:
         optimizer.zero_grad()
         total, start = 0.0, 0
         for vectors, part in zip(training.vectors.split(CHUNK_ROWS), codes.split(CHUNK_ROWS), strict=True):
             rows = squared_distances(module.compose(part), vectors)
             weights = None if training.weights is None else training.weights[start : start + len(part)]
-            squared = (rows.sum() if weights is None else rows @ weights) / training.vectors.numel()
+            squared = (rows.sum() if weights is None else rows @ weights) / numbers
             squared.backward()
             total += float(squared.detach())
             start += len(part)
-        return total
+        return sum_gradients(module.parameters(), [total], training.ranks)[0]
 
     optimizer.step(loss)
     optimizer.zero_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.learning.linalg.label_sums import label_sums
 from kdcode.learning.linalg.principal import principal_directions
 from kdcode.learning.linalg.products import multiply
+from kdcode.learning.ranks import ALONE, Ranks
 
 ROWS_PER_CENTROID = 256
 """More rows than this per centroid hardly move it; larger tables are sampled."""
@@ -165,14 +167,42 @@ def _lloyd(vectors: Tensor, centroids: Tensor, weights: Tensor | None, assignmen
 
 def update_centroids(vectors: Tensor, labels: Tensor, centroids: Tensor, weights: Tensor | None) -> Tensor:
     """(K, d) the means of (N,) labels; centroids without rows move to the rows that are farthest from theirs."""
-    used = torch.bincount(labels, weights, minlength=len(centroids)).to(vectors)
-    sums = label_sums(vectors, labels, len(centroids), weights)
+    return moved_centroids(vectors, labels, centroids, weights, centroid_sums(vectors, labels, len(centroids), weights))
+
+
+class CentroidSums(NamedTuple):
+    """What centroids are moved by: (K, d) the sums of their rows, and (K,) how many these are; both by weight."""
+
+    sums: Tensor
+    used: Tensor
+
+
+def centroid_sums(vectors: Tensor, labels: Tensor, count: int, weights: Tensor | None) -> CentroidSums:
+    """The sums of (N, d) rows by their (N,) labels."""
+    used = torch.bincount(labels, weights, minlength=count).to(vectors)
+    return CentroidSums(label_sums(vectors, labels, count, weights), used)
+
+
+def moved_centroids(
+    vectors: Tensor,
+    labels: Tensor,
+    centroids: Tensor,
+    weights: Tensor | None,
+    found: CentroidSums,
+    ranks: Ranks = ALONE,
+) -> Tensor:
+    """What `update_centroids` gives, for sums over the rows of all ranks; each rank gives its own rows."""
+    sums, used = found
     means = torch.where(used[:, None] > 0, sums / used.clamp_min(1e-30)[:, None], centroids)
     empty = (used == 0).nonzero().flatten()
     if len(empty):
         missed = _distances(vectors, centroids, labels) * (1 if weights is None else weights)
         farthest = missed.topk(min(len(empty), len(vectors))).indices
-        means[empty[: len(farthest)]] = vectors[farthest]
+        rows = vectors[farthest]
+        if not ranks.is_alone:  # the farthest of all, of those that each rank has found
+            order = ranks.gather_rows(missed[farthest]).argsort(descending=True, stable=True)
+            rows = ranks.gather_rows(rows)[order[: len(empty)]]
+        means[empty[: len(rows)]] = rows
     return means
 
 

@@ -17,6 +17,7 @@ from kdcode.codec_torch.lookup import flat_codes
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.learning.linalg.label_sums import label_sums
 from kdcode.learning.linalg.products import multiply
+from kdcode.learning.ranks import ALONE, Ranks
 
 _MOST_EQUATIONS = 8192
 """Up to this many codewords the matrix of the normal equations is formed (256 MiB)."""
@@ -32,7 +33,13 @@ _SUM_ROWS = 1 << 13
 
 @torch.no_grad()
 def solve_codewords(
-    vectors: Tensor, codes: Tensor, words: Tensor, weights: Tensor | None = None, *, steps: int | None = None
+    vectors: Tensor,
+    codes: Tensor,
+    words: Tensor,
+    weights: Tensor | None = None,
+    *,
+    steps: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> Tensor:
     """The codewords whose sums are nearest to vectors in squared distance, for fixed codes.
 
@@ -42,6 +49,7 @@ def solve_codewords(
         words: (D, K, e) codewords to start from; those that no row uses stay where they are.
         weights: (N,) of the rows; all 1 where left out.
         steps: of conjugate gradients, a few of which go most of the way; None solves to the end.
+        ranks: whose rows these are; each gives its own, with the same codewords.
 
     Returns:
         (D, K, e) codewords.
@@ -52,9 +60,10 @@ def solve_codewords(
         return F.embedding_bag(flat_codes(codes[part], size), values, mode="sum")
 
     flat = words.flatten(0, 1)
-    gradient = _sums_by_codeword(lambda part: vectors[part] - composed(flat, part), codes, words.shape, weights)
+    left = _sums_by_codeword(lambda part: vectors[part] - composed(flat, part), codes, words.shape, weights)
+    gradient = ranks.all_sum(left)
     if length * size <= _MOST_EQUATIONS:
-        counts = _pair_counts(codes, size, weights)
+        counts = ranks.all_sum(_pair_counts(codes, size, weights))
         if steps is None and length * size <= _MOST_EXACT:
             return words + _solve_exactly(counts, gradient).view_as(words)
         counts = counts.float()
@@ -63,10 +72,12 @@ def solve_codewords(
         def apply(change: Tensor) -> Tensor:
             return multiply(counts, change)
     else:
-        diagonal = torch.cat([torch.bincount(column, weights, minlength=size) for column in codes.t()]).float()
+        used = torch.cat([torch.bincount(column, weights, minlength=size) for column in codes.t()])
+        diagonal = ranks.all_sum(used).float()
 
         def apply(change: Tensor) -> Tensor:
-            return _sums_by_codeword(lambda part: composed(change, part), codes, words.shape, weights)
+            sums = _sums_by_codeword(lambda part: composed(change, part), codes, words.shape, weights)
+            return ranks.all_sum(sums)
 
     return words + _conjugate_gradients(apply, gradient, diagonal, steps or _MOST_STEPS).view_as(words)
 

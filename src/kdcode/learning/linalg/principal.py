@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kdcode.learning.linalg.products import scatter
+from kdcode.learning.ranks import ALONE, Ranks
 
 _NO_VARIANCE = 1e-12
 """Share of the largest variance below which a direction of few rows is nothing but rounding."""
@@ -20,17 +21,21 @@ class Principal(NamedTuple):
     directions: Tensor
 
 
-def principal_directions(vectors: Tensor, weights: Tensor | None = None, mean: Tensor | None = None) -> Principal:
+def principal_directions(
+    vectors: Tensor, weights: Tensor | None = None, mean: Tensor | None = None, ranks: Ranks = ALONE
+) -> Principal:
     """The principal directions of (n, d) rows around a mean, all d of them, or those that n < d rows span.
 
     Args:
         vectors: (n, d).
         weights: (n,) of the rows; all 1 where left out.
-        mean: (d,) what to subtract; nothing where left out.
+        mean: (d,) what to subtract; nothing where left out, as it must be where there are several ranks.
+        ranks: whose rows these are; each gives its own.
     """
-    if len(vectors) < vectors.shape[1]:
-        return _of_few_rows(vectors, weights, mean)
-    products = scatter(vectors, weights)
+    if ranks.total(len(vectors)) < vectors.shape[1]:
+        everywhere = None if weights is None else ranks.gather_rows(weights)
+        return _of_few_rows(ranks.gather_rows(vectors), everywhere, mean)
+    products = ranks.all_sum(scatter(vectors, weights))
     if mean is not None:  # without a centred copy of the rows
         total = vectors.sum(dim=0) if weights is None else weights @ vectors
         count = len(vectors) if weights is None else weights.sum()

@@ -34,6 +34,7 @@ from kdcode.learning.additive.learner import AdditiveLearner
 from kdcode.learning.linalg.kmeans import kmeans, nearest
 from kdcode.learning.linalg.principal import complete_basis, principal_directions
 from kdcode.learning.linalg.products import multiply
+from kdcode.learning.planning.planned_table import PlannedTable
 from kdcode.learning.run import Run
 from kdcode.learning.starts import warm_start
 from kdcode.learning.training_table import TrainingTable, rows_of
@@ -65,7 +66,7 @@ class Sample:
     share: float
 
     @classmethod
-    def of(cls, table: VectorTable, rows: int, options: CompressOptions, device: torch.device | str) -> Sample:
+    def of(cls, table: PlannedTable, rows: int, options: CompressOptions, device: torch.device | str) -> Sample:
         """Draw so many rows, and up to 2,000 others."""
         order, chances = _drawn(table, rows, options.seed)
         picked, others = np.sort(order[:rows]), np.sort(order[rows : rows + _UNSEEN_ROWS])
@@ -233,7 +234,7 @@ def gaussian_limit(vectors: Tensor, bits: float) -> float:
     return float(variances.clamp_max(math.exp(high)).sum())
 
 
-def _drawn(table: VectorTable, rows: int, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:
+def _drawn(table: PlannedTable, rows: int, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:
     """All rows in the order in which a sample takes them, and the chance of each to be among the first `rows`.
 
     Rows that count more, or are longer, are drawn sooner: else a few of them, there or not, would decide what a sample
@@ -242,7 +243,7 @@ def _drawn(table: VectorTable, rows: int, seed: int) -> tuple[npt.NDArray[np.int
     random = np.random.default_rng(seed)
     if table.weights is None or rows == len(table):
         return random.permutation(len(table)), None
-    lengths = np.concatenate([np.linalg.norm(vectors.astype(np.float64), axis=1) for _, vectors in table.chunks()])
+    lengths = table.norms
     weights = table.weights * np.maximum(lengths, 1e-3 * lengths.mean()) ** 2  # what a row adds to the energy
     weights /= weights.max() or 1.0
     low, high = 0.0, rows / max(weights.min(), 1e-12)
@@ -256,9 +257,11 @@ def _drawn(table: VectorTable, rows: int, seed: int) -> tuple[npt.NDArray[np.int
     return np.argsort(keys, kind="stable"), chances
 
 
-def _some_rows(table: VectorTable, rows: npt.NDArray[np.int64], chances: npt.NDArray[np.float64] | None) -> VectorTable:
+def _some_rows(
+    table: PlannedTable, rows: npt.NDArray[np.int64], chances: npt.NDArray[np.float64] | None
+) -> VectorTable:
     """Some rows, which count by their weight over the chance that they had to be drawn."""
     if table.weights is None:
-        return VectorTable(None, table.matrix[rows])
+        return VectorTable(None, table.vectors_at(rows))
     weights = table.weights[rows] if chances is None else table.weights[rows] / chances[rows]
-    return VectorTable(None, table.matrix[rows], weights)
+    return VectorTable(None, table.vectors_at(rows), weights)

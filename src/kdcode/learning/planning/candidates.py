@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from kdcode.codec import SizeLimit, Sizes
+from kdcode.codec import CodecSpec, SizeLimit, Sizes
 from kdcode.errors import OptionError
+from kdcode.learning.planning.goal import FinalTable
+from kdcode.learning.planning.planned_table import PlannedTable
 from kdcode.learning.planning.predictor import Predictor
 from kdcode.learning.planning.search_space import (
     PRODUCT_SHARE,
@@ -22,7 +25,6 @@ from kdcode.learning.planning.search_space import (
 )
 from kdcode.learning.progress import OnCandidate
 from kdcode.options import CompressOptions
-from kdcode.table import VectorTable
 
 PLANNED = ("codebook_size", "code_length", "composition", "codeword_dim", "groups", "rotation", "codebook_dtype")
 """The options that a plan chooses."""
@@ -46,14 +48,16 @@ class Candidate:
         options: to compress with.
         sizes: the bytes of each part, exactly.
         ratio: how many times smaller than float32 vectors, symbols left out.
-        relative_error: predicted.
-        seconds: predicted, on this machine.
+        relative_error: predicted, of `compress`.
+        unseen_error: predicted, of rows that are not in the table, with the codec that `learn_codebook` learns from it.
+        seconds: predicted, on this machine, of `compress`.
     """
 
     options: CompressOptions
     sizes: Sizes
     ratio: float
     relative_error: float
+    unseen_error: float
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,6 +68,7 @@ class Candidate:
             **self.sizes.as_dict(),
             "ratio_embedding": round(self.ratio, 2),
             "relative_error": round(self.relative_error, 4),
+            "unseen_error": round(self.unseen_error, 4),
             "seconds": round(self.seconds, 1),
         }
 
@@ -76,10 +81,16 @@ class CandidateSearch:
         options: what the search leaves alone: effort, seed and the rest.
         predictor: of errors and times.
         on_candidate: called before each probe with how many are done, how many there may be, and a name.
+        final: what the codec is for, where the table is but a sample; the best is then what is best for other rows.
     """
 
     def __init__(
-        self, table: VectorTable, options: CompressOptions, predictor: Predictor, on_candidate: OnCandidate | None
+        self,
+        table: PlannedTable,
+        options: CompressOptions,
+        predictor: Predictor,
+        on_candidate: OnCandidate | None,
+        final: FinalTable | None = None,
     ) -> None:
         if options.composition == "lstm":
             raise OptionError("a plan chooses the composition among sums of codewords, and leaves 'lstm' out")
@@ -89,6 +100,8 @@ class CandidateSearch:
             )
         self.options = options.changed(**{name: getattr(CompressOptions, name) for name in PLANNED})
         self.table, self.predictor, self.on_candidate = table, predictor, on_candidate
+        self.final = final or FinalTable.like(table, len(table))
+        self._error = attrgetter("relative_error" if final is None else "unseen_error")
         self.done = self.most = 0
 
     def within(self, limit: SizeLimit, *, quick: bool = False, searches: int = 1) -> list[Candidate]:
@@ -105,11 +118,11 @@ class CandidateSearch:
         products, sums = _QUICK_PROBES if quick else _PROBES[self.options.effort]
         self.most = max(self.most, searches * (2 * products + sums))
         found = self._products(limit, products)
-        best = min((one.relative_error for one in found), default=1.0)
+        best = min(map(self._error, found), default=1.0)
         found += self._sums(limit, sums, _FAR_BEHIND * best)
         if not found:
             raise OptionError(self._why_nothing(limit))
-        found.sort(key=lambda one: one.relative_error)
+        found.sort(key=self._error)
         return found
 
     def _products(self, limit: SizeLimit, probes: int) -> list[Candidate]:
@@ -117,9 +130,9 @@ class CandidateSearch:
         found: list[Candidate] = []
         if len(self.table) >= self.table.embedding_dim:  # else a rotation takes more numbers than the table has
             found = self._climb(self._ladder(limit, self._products_of(rotation=True)), PRODUCT_SHARE, probes)
-        best = min(found, key=lambda one: one.relative_error, default=None)
-        if best is None or not rotation_is_cheap(best.options, self.table.embedding_dim, len(self.table)):
-            hopeless = 1.0 if best is None else best.relative_error
+        best = min(found, key=self._error, default=None)
+        if best is None or not rotation_is_cheap(best.options, self.table.embedding_dim, self.final.rows):
+            hopeless = 1.0 if best is None else self._error(best)
             ladder = self._ladder(limit, self._products_of(rotation=False))
             found += self._climb(ladder, PRODUCT_SHARE, probes, hopeless)
         return found
@@ -151,21 +164,21 @@ class CandidateSearch:
             return []
         place = self._begin(ladder, share)
         found = {place: self._candidate(ladder[place])}
-        if found[place].relative_error > hopeless:
+        if self._error(found[place]) > hopeless:
             return [*found.values()]
         for direction in (1, -1):
             at = place
             while len(found) < probes and 0 <= at + direction < len(ladder):
                 at += direction
                 found[at] = self._candidate(ladder[at])
-                if found[at].relative_error >= found[at - direction].relative_error:
+                if self._error(found[at]) >= self._error(found[at - direction]):
                     break
             if at not in (place, place + direction):
                 break  # it went up in this direction, so it goes down in the other
         return [*found.values()]
 
     def _begin(self, ladder: Sequence[CompressOptions], share: float) -> int:
-        return begin_with(ladder, self.table.embedding_dim, len(self.table), share)
+        return begin_with(ladder, self.table.embedding_dim, self.final.rows, share)
 
     def _ladder(self, limit: SizeLimit, settings: Sequence[dict[str, Any]]) -> list[CompressOptions]:
         return longest_codes(
@@ -174,21 +187,22 @@ class CandidateSearch:
 
     def _fits(self, limit: SizeLimit, options: CompressOptions) -> bool:
         spec = options.spec(self.table.embedding_dim)
-        count = len(self.table)
-        return limit.allows(spec.sizes(count, self.table.packed_symbols.nbytes), spec.ratio(count), spec.bits)
+        return limit.allows(self._sizes(spec), spec.ratio(self.final.rows), spec.bits)
+
+    def _sizes(self, spec: CodecSpec) -> Sizes:
+        return spec.sizes(self.final.rows, self.final.symbol_bytes)
 
     def _candidate(self, options: CompressOptions) -> Candidate:
         if self.on_candidate is not None:
             self.on_candidate(self.done, self.most, f"K={options.codebook_size}, D={options.code_length}")
         self.done += 1
-        error, seconds = self.predictor.predict(options)
+        found = self.predictor.predict(options)
         spec = options.spec(self.table.embedding_dim)
-        sizes = spec.sizes(len(self.table), self.table.packed_symbols.nbytes)
-        return Candidate(options, sizes, spec.ratio(len(self.table)), error, seconds)
+        errors = (found.relative_error, found.unseen_error)
+        return Candidate(options, self._sizes(spec), spec.ratio(self.final.rows), *errors, found.seconds)
 
     def _why_nothing(self, limit: SizeLimit) -> str:
         smallest = self.options.changed(codebook_size=2, code_length=1, codebook_dtype="int8")
         spec = smallest.spec(self.table.embedding_dim)
-        count, symbols = len(self.table), self.table.packed_symbols.nbytes
-        least = limit.just_met(spec.sizes(count, symbols), spec.ratio(count), spec.bits)
+        least = limit.just_met(self._sizes(spec), spec.ratio(self.final.rows), spec.bits)
         return f"size {limit}: too small for this table, even with codes of one bit; the smallest possible is {least}"

@@ -1,4 +1,4 @@
-"""Goal: how small a coded table is to be, or how good."""
+"""Goal: how small a coded table is to be, or how good; and what that table will be, where only a sample is there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from kdcode.codec import SizeLimit
 from kdcode.errors import OptionError
+from kdcode.learning.planning.planned_table import PlannedTable
 from kdcode.option_fields import check_fields, option
 
 
@@ -44,3 +45,21 @@ class Goal:
     def limit(self) -> SizeLimit:
         """The limit that a size or a number of bits sets."""
         return SizeLimit.parse(self.size) if self.size is not None else SizeLimit(bits=self.bits)
+
+
+@dataclass(frozen=True)
+class FinalTable:
+    """What a codec is for, where it is learned from a sample.
+
+    Args:
+        rows: of the table that will be coded.
+        symbol_bytes: that its symbols will take.
+    """
+
+    rows: int
+    symbol_bytes: int
+
+    @classmethod
+    def like(cls, sample: PlannedTable, rows: int) -> FinalTable:
+        """A table of so many rows, whose symbols are as long as those of a sample."""
+        return cls(rows, -(-sample.packed_symbols.nbytes * rows // len(sample)))

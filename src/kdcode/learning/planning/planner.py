@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from kdcode.codec import SizeLimit
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.errors import OptionError
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.checkpoint import Checkpoint, holding
+from kdcode.learning.identity import KnownTable, run_identity
 from kdcode.learning.planning.candidates import PLANNED, Candidate, CandidateSearch
-from kdcode.learning.planning.goal import Goal
+from kdcode.learning.planning.goal import FinalTable, Goal
+from kdcode.learning.planning.planned_table import PlannedTable
 from kdcode.learning.planning.predictor import Predictor
 from kdcode.learning.progress import showing_candidates
-from kdcode.learning.run import run_identity
 from kdcode.learning.run_settings import PlanKeywords, PlanSettings
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import CompressOptions
@@ -70,17 +71,22 @@ def plan(
 
 
 def plan_for(
-    table: VectorTable,
+    table: PlannedTable,
     goal: Goal,
     options: CompressOptions,
     settings: PlanSettings = _DEFAULT_SETTINGS,
     checkpoint: Checkpoint | None = None,
+    final: FinalTable | None = None,
 ) -> Plan:
-    """The plan for a goal; probes that a checkpoint has are not made again, and new ones are kept in it."""
-    _refuse_larger_than_the_table(table, goal)
+    """The plan for a goal; probes that a checkpoint has are not made again, and new ones are kept in it.
+
+    Where `final` is given, the table is a sample of that one: bytes are its bytes, and errors that count are those of
+    rows which are not in the sample.
+    """
+    _refuse_larger_than_the_table(table, final or FinalTable.like(table, len(table)), goal)
     known, on_new = {}, None
     if checkpoint is not None:
-        identity = _identity(table, options, goal)
+        identity = _identity(table, options, goal, final)
         known = checkpoint.load_probes(identity)
 
         def on_new(probes: dict[str, list[float]]) -> None:
@@ -88,7 +94,7 @@ def plan_for(
 
     with using_threads(settings.threads), showing_candidates(settings.progress) as on_candidate:
         predictor = Predictor(table, settings.device, known, on_new)
-        search = CandidateSearch(table, options, predictor, on_candidate)
+        search = CandidateSearch(table, options, predictor, on_candidate, final)
         if on_new is not None and not known:
             on_new(known)  # claims the file
         try:
@@ -102,12 +108,13 @@ def plan_for(
 
 
 def planned_options(
-    table: VectorTable,
+    table: PlannedTable,
     options: CompressOptions,
     goal: Goal,
     settings: PlanSettings = _DEFAULT_SETTINGS,
     *,
     checkpoint: Checkpoint | None = None,
+    final: FinalTable | None = None,
 ) -> CompressOptions:
     """The options that a plan recommends; taken from a checkpoint where it has them, and kept in it.
 
@@ -115,20 +122,22 @@ def planned_options(
         CheckpointError: the checkpoint belongs to another table, other options or another goal.
     """
     with holding(checkpoint):
-        planned = None if checkpoint is None else checkpoint.load_plan(_identity(table, options, goal))
+        identity = "" if checkpoint is None else _identity(table, options, goal, final)
+        planned = None if checkpoint is None else checkpoint.load_plan(identity)
         if planned is None:
-            found = plan_for(table, goal, options, settings, checkpoint)
+            found = plan_for(table, goal, options, settings, checkpoint, final)
             planned = {name: getattr(found.recommended.options, name) for name in PLANNED}
             if checkpoint is not None:
-                checkpoint.save_plan(_identity(table, options, goal), planned)
+                checkpoint.save_plan(identity, planned)
         return options.changed(**planned)
 
 
-def _identity(table: VectorTable, options: CompressOptions, goal: Goal) -> str:
-    return run_identity(table, options.as_dict(), vars(goal))
+def _identity(table: PlannedTable, options: CompressOptions, goal: Goal, final: FinalTable | None) -> str:
+    known = cast(VectorTable | KnownTable, table)  # the two kinds that there are
+    return run_identity(known, options.as_dict(), vars(goal), *([] if final is None else [vars(final)]))
 
 
-def _refuse_larger_than_the_table(table: VectorTable, goal: Goal) -> None:
+def _refuse_larger_than_the_table(table: PlannedTable, final: FinalTable, goal: Goal) -> None:
     """Refuse a size that the table has already.
 
     Raises:
@@ -136,8 +145,8 @@ def _refuse_larger_than_the_table(table: VectorTable, goal: Goal) -> None:
     """
     if goal.max_error is not None:
         return
-    limit, own = goal.limit, 4 * len(table) * table.embedding_dim
-    if limit.file_bytes is not None and limit.file_bytes >= own + table.packed_symbols.nbytes:
+    limit, own = goal.limit, 4 * final.rows * table.embedding_dim
+    if limit.file_bytes is not None and limit.file_bytes >= own + final.symbol_bytes:
         raise OptionError(f"size {limit}: the table takes no more as float32 ({own:,} B); ask for less, such as 10x")
     if limit.bits is not None and limit.bits >= 32 * table.embedding_dim:
         raise OptionError(f"bits {limit.bits}: a row has no more as float32; ask for less, such as 64")

@@ -17,8 +17,8 @@ import torch
 from kdcode.codec import CodecSpec
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.planning.block_probe import Probed, Sample, probe
+from kdcode.learning.planning.planned_table import PlannedTable
 from kdcode.options import CompressOptions
-from kdcode.table import VectorTable
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Fitted:
         power: by effort, the power of the error of a fast run of sums that a longer run ends near.
         grouped_power: the same for sums in groups.
         rotated: by effort, the factor by which learning a rotation lowers the error of principal directions.
+        unseen_power: by effort, the power of the error of unseen rows, after a fast run, that a codebook learned for
+            such rows has.
     """
 
     share: tuple[float, float]
@@ -43,6 +45,7 @@ class Fitted:
     power: dict[str, float]
     grouped_power: dict[str, float]
     rotated: dict[str, float]
+    unseen_power: dict[str, float]
 
 
 FITTED = Fitted(
@@ -52,11 +55,14 @@ FITTED = Fitted(
     power={"fast": 1.0, "normal": 1.09, "best": 1.14},
     grouped_power={"fast": 1.0, "normal": 1.03, "best": 1.05},
     rotated={"fast": 0.98, "normal": 0.96, "best": 0.95},
+    unseen_power={"fast": 1.0, "normal": 1.0, "best": 1.0},
 )
 
 _FEWEST_ROWS, _PRODUCT_ROWS, _MOST_PRODUCT_ROWS = 1500, 8192, 16_384
 _FEW_PER_CODEWORD, _MANY_PER_CODEWORD, _ROWS_PER_CENTROID = 4, 8, 16
 """Rows of a probe: for each codeword of a sum, few where it is to be quick, and for each of a code without sums."""
+_LEFT_TO_TEST = 20
+"""One of so many rows is left to test with, where the table has too few for samples of both kinds."""
 _MOST_WORK = 1 << 27
 """Additions of a sweep of a probe over all its rows from which it has few rows."""
 _ALL_ROWS_PER_CENTROID = 256
@@ -66,9 +72,16 @@ _PRODUCT_TIMES = 1.75
 
 
 class Prediction(NamedTuple):
-    """What a whole run on all rows is expected to come to."""
+    """What a whole run on all rows is expected to come to, and rows that are in none.
+
+    Args:
+        relative_error: of a run of `compress`.
+        unseen_error: of rows that are not in the table, with the codec that `learn_codebook` learns from it.
+        seconds: of a run of `compress`.
+    """
 
     relative_error: float
+    unseen_error: float
     seconds: float
 
 
@@ -84,7 +97,7 @@ class Predictor:
 
     def __init__(
         self,
-        table: VectorTable,
+        table: PlannedTable,
         device: torch.device | str,
         known: dict[str, list[float]] | None = None,
         on_new: Callable[[dict[str, list[float]]], None] | None = None,
@@ -108,7 +121,8 @@ class Predictor:
         sample = self._sample(probe_rows(spec, len(self.table), options.effort), options)
         found = probe(sample, spec, SCHEDULES["fast"], options.seed)
         error = predicted_error(found, spec, sample.share, options.effort)
-        return Prediction(error, _seconds(found, spec, sample, options.effort))
+        unseen = predicted_unseen_error(found, spec, sample.share, options.effort)
+        return Prediction(error, unseen, _seconds(found, spec, sample, options.effort))
 
     def _sample(self, rows: int, options: CompressOptions) -> Sample:
         if rows not in self._samples:
@@ -117,16 +131,17 @@ class Predictor:
 
 
 def probe_rows(spec: CodecSpec, num_embeddings: int, effort: str) -> int:
-    """Rows of a probe: enough that no codeword is made of a few rows."""
+    """Rows of a probe: enough that no codeword is made of a few rows; some are left to test with."""
+    most = max(1, num_embeddings - max(1, num_embeddings // _LEFT_TO_TEST))
     if spec.code_length == spec.groups:  # of two sizes, so that samples are shared
         few = _ROWS_PER_CENTROID * spec.codebook_size <= _PRODUCT_ROWS
-        return min(num_embeddings, _PRODUCT_ROWS if few else _MOST_PRODUCT_ROWS)
+        return min(most, _PRODUCT_ROWS if few else _MOST_PRODUCT_ROWS)
     in_sum = -(-spec.code_length // spec.groups)
     codewords = spec.codebook_size * in_sum
     rows = _MANY_PER_CODEWORD * codewords
     if effort == "fast" or rows * in_sum * codewords > _MOST_WORK:
         rows = _FEW_PER_CODEWORD * codewords
-    return min(num_embeddings, max(_FEWEST_ROWS, rows))
+    return min(most, max(_FEWEST_ROWS, rows))
 
 
 def predicted_error(found: Probed, spec: CodecSpec, share_of_rows: float, effort: str) -> float:
@@ -136,6 +151,24 @@ def predicted_error(found: Probed, spec: CodecSpec, share_of_rows: float, effort
         error *= math.exp(_share(spec) * math.log(found.unseen / found.seen) * (1 - share_of_rows))
     if in_sum > 1:
         error = float(min(1.0, error)) ** (FITTED.power if spec.groups == 1 else FITTED.grouped_power)[effort]
+    if spec.is_rotated:
+        error *= FITTED.rotated[effort]
+    return float(min(1.0, error + found.rounding))
+
+
+def predicted_unseen_error(found: Probed, spec: CodecSpec, share_of_rows: float, effort: str) -> float:
+    """The relative error of rows that are not in the table, with codewords that are learned for such rows.
+
+    What the error of unseen rows is above that of infinitely many rows falls as 1/n, like what the error of seen rows
+    is below it.
+    """
+    if not found.seen or found.unseen is None:
+        return float(min(1.0, found.seen + found.rounding))
+    gap = max(0.0, math.log(found.unseen / found.seen)) if found.unseen else 0.0
+    of_all = _share(spec) + (1 - _share(spec)) * share_of_rows
+    error = float(min(1.0, found.seen * math.exp(of_all * gap)))
+    if spec.code_length > spec.groups:
+        error **= FITTED.unseen_power[effort]
     if spec.is_rotated:
         error *= FITTED.rotated[effort]
     return float(min(1.0, error + found.rounding))

@@ -1,0 +1,168 @@
+"""learn_codebook: a codec from a sample, for rows that are not there yet."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.arrays import CHUNK_ROWS, IntArray
+from kdcode.codec import Codec
+from kdcode.codec_torch.beam_search import encode
+from kdcode.coded import CodedTable
+from kdcode.errors import OptionError, TableError
+from kdcode.evaluation import evaluate
+from kdcode.evaluation.reconstruction import error_ratio
+from kdcode.inputs import TableSource, as_table
+from kdcode.learning.checkpoint import holding
+from kdcode.learning.compression import add_provenance, chosen_options, refuse_planned, running
+from kdcode.learning.identity import run_identity
+from kdcode.learning.interrupts import ending_by_signal
+from kdcode.learning.learners import codeword_work, learn_codewords
+from kdcode.learning.planning import FinalTable, Goal, planned_options
+from kdcode.learning.progress import OnStep
+from kdcode.learning.ranks import Ranks
+from kdcode.learning.rounding import rounded, with_row_scales
+from kdcode.learning.run import Run
+from kdcode.learning.run_settings import CompressKeywords, PlanSettings, RunSettings
+from kdcode.learning.training_table import TrainingTable
+from kdcode.option_keywords import listing_keywords
+from kdcode.options import CompressOptions, checked_spec
+from kdcode.table import VectorTable
+
+_HELD_BACK = 20
+"""One of so many rows is held back, to measure the error of rows that were not learned from."""
+_MOST_HELD_BACK = 5000
+
+
+@listing_keywords(RunSettings)
+def learn_codebook(
+    sample: TableSource,
+    size: str | int | None = None,
+    *,
+    bits: int | None = None,
+    rows: int | None = None,
+    options: CompressOptions | None = None,
+    **keywords: Unpack[CompressKeywords],
+) -> CodedTable:
+    """Learn a codec from a sample of a table, or of what will be one, for rows that are not in the sample.
+
+        codec = kdcode.learn_codebook(sample, "20x", rows=10_000_000).codec
+        codes = kdcode.learning.encode(codec, new_vectors, beam=32)
+
+    `compress` fits codes and codewords to the rows that it is given; what it learns is worse for others. A few rows of
+    the sample take no part in learning, and tell the error of others.
+
+    Args:
+        sample: rows like those that will be coded, in any form that `kdcode.as_table` takes; the more the better, and
+            at least some dozens for each of the K codewords of a position.
+        size: like 20x (times smaller than float32 vectors), 500KB (of the file), or bytes: of the final table. The
+            shape of the code is then the one with the lowest predicted error on rows that are not in the sample.
+        bits: of a code at most, in place of a size.
+        rows: how many rows the final table will have, with which its bytes are counted; by default as many as the
+            sample. Its symbols are taken to be as long as those of the sample.
+        options: how to learn; the defaults where left out. The learner is the additive one.
+        **keywords: single options, which go before those in `options`, and how to run. They are listed below.
+
+    Returns:
+        The sample, coded as `encode` codes any rows, from nothing; `.codec` is what was learned. Its `provenance` has
+        `unseen_error`, the relative squared error of the rows that were held back, and `unseen_rows`, how many they
+        are, beside what `compress` tells.
+
+    Raises:
+        OptionError: options that do not exist, do not fit together, or cannot work for this sample.
+        TableError: a sample of fewer than two rows.
+        CheckpointError: the checkpoint is of another run, is damaged, or is in use.
+        StoppedBySignal: SIGTERM or SIGHUP came while a run had a checkpoint, which is written first.
+    """
+    others: dict[str, Any] = {**keywords}
+    settings = RunSettings.take(others)
+    chosen = chosen_options(options, size, others)
+    if chosen.learning.name != "additive":
+        raise OptionError(
+            f"learner must be additive to learn a codebook, which adds codewords, got {chosen.learning.name!r}"
+        )
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise OptionError(f"rows must be an integer of at least 1, got {rows!r}")
+    goal, table = Goal.given(size=size, bits=bits), as_table(sample)
+    parts = SampleParts.of(table, chosen.seed)
+    if goal is None:
+        return _codebook(table, parts, chosen, settings)
+    refuse_planned(goal, others)
+    checkpoint = settings.run_checkpoint
+    planning = PlanSettings(settings.progress is True, settings.device, settings.threads)
+    final = FinalTable.like(table, rows or len(table))
+    with ending_by_signal(checkpoint is not None), holding(checkpoint):
+        chosen = planned_options(parts.learned(table), chosen, goal, planning, checkpoint=checkpoint, final=final)
+        return _codebook(table, parts, chosen, settings)
+
+
+class SampleParts(NamedTuple):
+    """Which rows of a sample are learned from, and which are held back; both sorted."""
+
+    kept: IntArray
+    held_back: IntArray
+
+    @classmethod
+    def of(cls, table: VectorTable, seed: int) -> SampleParts:
+        """Hold one of 20 rows back, at least 1 and at most 5,000.
+
+        Raises:
+            TableError: there are not two rows.
+        """
+        if len(table) < 2:
+            raise TableError("sample: expected at least 2 rows, of which one is held back, got 1")
+        count = min(max(1, len(table) // _HELD_BACK), _MOST_HELD_BACK)
+        order = np.random.default_rng(seed).permutation(len(table))
+        return cls(np.sort(order[count:]), np.sort(order[:count]))
+
+    def learned(self, table: VectorTable) -> VectorTable:
+        """The rows to learn from, without their symbols."""
+        return VectorTable(None, table.matrix[self.kept], None if table.weights is None else table.weights[self.kept])
+
+
+def _codebook(table: VectorTable, parts: SampleParts, options: CompressOptions, settings: RunSettings) -> CodedTable:
+    with running(settings, Ranks()) as on_step:
+        return _learned(table, parts, options, settings, on_step)
+
+
+def _learned(
+    table: VectorTable, parts: SampleParts, options: CompressOptions, settings: RunSettings, on_step: OnStep
+) -> CodedTable:
+    """Learn from some rows, code all, and measure those that were held back."""
+    seen = parts.learned(table)
+    spec = checked_spec(seen, options)  # refuses what cannot work before anything is done
+    identity = run_identity(table, options.as_dict(), "codebook")
+    run = Run(codeword_work(spec, options.effort), identity, on_step, settings.run_checkpoint)
+    training = TrainingTable.of(seen, options, settings.device)
+    found = learn_codewords(training, spec, options, run)
+    codec = rounded(training, found, refine=False)[1]
+    del training, found  # as large as the table
+    codes = np.concatenate([encode(codec, part, device=settings.device) for _, part in table.chunks(CHUNK_ROWS)])
+    if options.scale_bits:
+        codes, codec = _with_row_scales(table, parts, codes[:, : spec.code_length], codec)
+    coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
+    add_provenance(coded, evaluate(table, coded, table.weights), options, identity)
+    coded.provenance.update(unseen_error=round(_unseen_error(table, parts, coded), 6), unseen_rows=len(parts.held_back))
+    coded.learning_seconds = round(run.seconds, 1)
+    return coded
+
+
+def _with_row_scales(
+    table: VectorTable, parts: SampleParts, codes: npt.NDArray[np.int64], codec: Codec
+) -> tuple[npt.NDArray[np.int64], Codec]:
+    """(N, D + 1) codes with levels that were fitted to the rows to learn from, and their codec."""
+    levelled = with_row_scales(parts.learned(table), codes[parts.kept], codec)[1]
+    starts = range(0, len(table), CHUNK_ROWS)
+    chunks = zip(starts, table.chunks(CHUNK_ROWS), strict=True)
+    found = [levelled.with_scale_level(codes[start : start + CHUNK_ROWS], part) for start, (_, part) in chunks]
+    return np.concatenate(found), levelled
+
+
+def _unseen_error(table: VectorTable, parts: SampleParts, coded: CodedTable) -> float:
+    """Squared error of the rows held back, relative to their variance around the mean of the rows learned from."""
+    mean = table.matrix[parts.kept].mean(axis=0, dtype=np.float64)
+    rows = table.matrix[parts.held_back].astype(np.float64)
+    errors = rows - coded.decode(parts.held_back)
+    return error_ratio(*(float(np.square(part).sum()) for part in (errors, rows - mean, rows)))
