@@ -24,7 +24,7 @@ def spread_rows(dim=8, rows=500):
 def test_blocks_of_a_balanced_rotation_have_products_of_variances_that_are_nearly_equal():
     vectors = spread_rows()
     module = make_module(CodecSpec.named("product", 8, 4, 4, rotation=True))
-    principal_basis(vectors, module)
+    principal_basis(TrainingTable(vectors, torch.zeros(1), 1.0, 1.0), module)
     basis = module.basis.detach()
     torch.testing.assert_close(basis @ basis.t(), torch.eye(8), atol=1e-5, rtol=0)
     variances = (vectors @ basis.t()).square().mean(dim=0)
@@ -37,7 +37,7 @@ def test_blocks_of_a_balanced_rotation_have_products_of_variances_that_are_nearl
 def test_a_module_without_a_basis_is_left_alone():
     module = make_module(CodecSpec.named("linear", 8, 4, 4))
     before = module.codebook.detach().clone()
-    principal_basis(spread_rows(), module)
+    principal_basis(TrainingTable(spread_rows(), torch.zeros(1), 1.0, 1.0), module)
     assert module.basis is None
     assert torch.equal(module.codebook, before)
 
@@ -46,7 +46,7 @@ def test_a_module_without_a_basis_is_left_alone():
 def test_a_projection_starts_as_the_strongest_directions(rows):
     vectors = spread_rows(rows=rows)
     module = make_module(CodecSpec.named("linear", 8, 4, 3, codeword_dim=3))
-    principal_basis(vectors, module)
+    principal_basis(TrainingTable(vectors, torch.zeros(1), 1.0, 1.0), module)
     basis = module.basis.detach()
     torch.testing.assert_close(basis @ basis.t(), torch.eye(3), atol=1e-5, rtol=0)
     values = torch.linalg.svdvals(vectors.double()).square()

@@ -29,7 +29,8 @@ class Seen(BatchLearner):
         self.best = Best.of(1.0, self.codes, self.module)
         self.batches, self.epochs = [], 0
 
-    def update(self, rows, temperature):
+    def update(self, rows, batch, temperature):
+        assert rows is batch
         self.batches.append((rows, temperature, self.fading))
         return torch.ones(len(rows), 2, dtype=torch.long), 0.5 * self.training.variance * len(rows) / 250
 
