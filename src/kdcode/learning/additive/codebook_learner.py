@@ -5,8 +5,7 @@ learned from, and the codes that it has for them are not found again by an encod
 every round codes all rows as the encoder does, and codewords follow by least squares. Left alone, that ends soon, in
 codewords that are means of the same few rows in every round. Noise on the rows before they are coded, but not on what
 the codewords are fitted to, moves rows to codes nearby, so that more rows take part in every codeword. Its variance
-begins at about the error θ that is left in each direction, so that nothing which codes can tell apart is lost, and
-falls to little. (LSQ++, Martinez et al., 2018, perturbs rows or codewords to leave local minima; see benchmarks/LOG.md
+begins at a few times the error θ that is left in each direction, and falls to little. (LSQ++, Martinez et al., 2018, perturbs rows or codewords to leave local minima; see benchmarks/LOG.md
 for what it does here.)
 """
 
@@ -18,9 +17,10 @@ from kdcode.codec import CodecSpec
 from kdcode.learning.additive.annealing import Round
 from kdcode.learning.additive.learner import AdditiveLearner
 
-_FIRST, _LAST = 1.0, 0.05
+_FIRST, _LAST = 3.0, 0.05
 """Variance of the noise in the first round and in the last, in units of θ."""
-_BEAM = 8
+_BEAM = 5
+"""Partial codes that searches keep per row; more, and sweeps after it, find better codes, but no better codewords."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class NoiseSchedule:
         """A round without noise, whose error tells the scale of noise; then rounds with it."""
         del spec  # the same for all
         steps = [number / max(1, self.rounds - 1) for number in range(self.rounds)]
-        noisy = [Round(beam=_BEAM, noise=_FIRST + (_LAST - _FIRST) * step, steps=None) for step in steps]
+        noisy = [Round(beam=_BEAM, noise=_FIRST + (_LAST - _FIRST) * step) for step in steps]
         return [Round(beam=_BEAM, noise=0.0), *noisy]
 
 
-CODEBOOK_SCHEDULES = {"fast": NoiseSchedule(8), "normal": NoiseSchedule(24), "best": NoiseSchedule(80)}
+CODEBOOK_SCHEDULES = {"fast": NoiseSchedule(10), "normal": NoiseSchedule(40), "best": NoiseSchedule(120)}
 """The schedule of each effort that options name."""
 
 

@@ -30,8 +30,6 @@ from kdcode.learning.training_table import TrainingTable
 _PERFECT = 1e-12
 """An error that is nothing but rounding: there is no reason to go on."""
 _SPECTRUM_ROWS = 1 << 16
-_NOISY_SWEEPS = 2
-"""Sweeps of ICM after a beam search for codes of noisy rows."""
 
 
 class AdditiveLearner(Resumable):
@@ -140,7 +138,7 @@ class AdditiveLearner(Resumable):
             drawn = torch.randint(words.shape[1], codes.shape, generator=generator_for(self.seed, "draw", call))
             return drawn.to(codes)
         if planned.noise is not None:
-            found = encode_sums(self._noisy(number, vectors, planned), words, beam=planned.beam, sweeps=_NOISY_SWEEPS)
+            found = encode_sums(self._noisy(number, vectors, planned), words, beam=planned.beam)
             return found.to(codes)
         if planned.beam:
             return encode_sums(vectors, words, beam=planned.beam, before=codes)
