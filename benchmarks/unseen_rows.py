@@ -91,8 +91,11 @@ def _lsq(seen: Matrix, positions: int, file: Path) -> Way:
     index.is_trained = True
     file.parent.mkdir(parents=True, exist_ok=True)
     faiss.write_index(index, str(file))
-    # Through the index: it owns the quantizer, and must live as long.
-    return Way("its own", lambda new: index.lsq.compute_codes(new), lambda codes: index.lsq.decode(codes))
+
+    def code(new: Matrix) -> Any:  # noqa: ANN401 - through the index, which owns the quantizer and must live as long
+        return index.lsq.compute_codes(new)
+
+    return Way("its own", code, index.lsq.decode)
 
 
 def _rq(seen: Matrix, positions: int) -> Way:

@@ -84,17 +84,13 @@ class AdditiveLearner(Resumable):
         self.codes = self._product_codes(vectors, planned) if is_product else self._sums(vectors, planned)
         procrustes(self.training, self.codes, self.module)
         error = self._error()
-        if self._is_kept(error):
+        if error <= self.best.error:
             self.best = Best.of(error, self.codes, self.module)  # a round makes new codes, and leaves these alone
         self.done = len(self.rounds) if self.best.error <= _PERFECT else self.done + 1
         changed = int(torch.count_nonzero(before != self.codes)) / before.numel()
         unused = unused_codewords(self.codes, self.spec.codebook_size)
         temperature = max(planned.temperatures, default=0.0)
         return StepReport(self.done, len(self.rounds), error, changed, temperature, unused)
-
-    def _is_kept(self, error: float) -> bool:
-        """Whether the state after a round, with this error, takes the place of the one that was kept before."""
-        return error <= self.best.error
 
     def _is_product_step(self, planned: Round) -> bool:
         """Whether the best code of every block is one codeword, the nearest."""
