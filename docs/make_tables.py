@@ -20,8 +20,9 @@ from in_task_tables import IN_TASK_PARTS
 from lookup_tables import LOOKUP_PARTS
 from markdown_tables import ROOT, Record, error_cell, megabytes, percent, rows_of, table
 from model_tables import MODEL_PARTS, sentence_rows
+from scale_tables import SCALE_PARTS
 
-WRITTEN = ("benchmarks", "in-task", "models", "recipes", "reliability")
+WRITTEN = ("benchmarks", "in-task", "models", "recipes", "reliability", "scale")
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in WRITTEN))
 MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 METHODS = (
@@ -274,6 +275,7 @@ PARTS: dict[str, Callable[[], str]] = {
     **MODEL_PARTS,
     **IN_TASK_PARTS,
     **LOOKUP_PARTS,
+    **SCALE_PARTS,
     "retrieval": retrieval,
     "equal_bytes": equal_bytes,
     "equal_bits": equal_bits,

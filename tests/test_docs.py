@@ -23,6 +23,7 @@ IN_TASK = ROOT / "docs" / "in-task.md"
 RECIPES = ROOT / "docs" / "recipes.md"
 MODELS = ROOT / "docs" / "models.md"
 SERVING = ROOT / "docs" / "serving.md"
+SCALE = ROOT / "docs" / "scale.md"
 DESIGN = ROOT / "docs" / "design.md"
 PAGES = sorted(
     path
@@ -99,6 +100,11 @@ def test_the_code_of_the_page_on_training_runs():
 def test_the_code_of_the_page_on_serving_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(SERVING, SERVING.read_text(encoding="utf-8"), {"__name__": "serving"})
+
+
+def test_the_code_of_the_page_on_large_tables_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(SCALE, SCALE.read_text(encoding="utf-8"), {"__name__": "scale"})
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):

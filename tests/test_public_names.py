@@ -31,7 +31,7 @@ print([name for name in ('torch', 'pyarrow', 'click', 'rich') if name in sys.mod
     assert run.stdout.strip() == "[]"
 
 
-NEED_TORCH = ("compress", "compress_embeddings", "learn_codebook", "plan")
+NEED_TORCH = ("compress", "compress_embeddings", "compress_file", "learn_codebook", "plan")
 SERVING = [name for name in kdcode.__all__ if name not in NEED_TORCH]
 
 

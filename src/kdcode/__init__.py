@@ -13,6 +13,7 @@ from kdcode._version import __version__
 if TYPE_CHECKING:
     from kdcode import errors
     from kdcode.bulk import append, assemble, encode_parts
+    from kdcode.bulk.file_compression import compress_file
     from kdcode.coded import CodedTable
     from kdcode.evaluation import evaluate, verify
     from kdcode.formats import read, write
@@ -37,6 +38,7 @@ _HOME = {
     "assemble": "kdcode.bulk",
     "compress": "kdcode.learning",
     "compress_embeddings": "kdcode.integrations.torch_models",
+    "compress_file": "kdcode.bulk.file_compression",
     "encode_parts": "kdcode.bulk",
     "evaluate": "kdcode.evaluation",
     "export_onnx": "kdcode.integrations.onnx_export",
@@ -64,6 +66,7 @@ __all__ = [
     "assemble",
     "compress",
     "compress_embeddings",
+    "compress_file",
     "encode_parts",
     "errors",
     "evaluate",

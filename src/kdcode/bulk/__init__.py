@@ -10,6 +10,7 @@ engines.py         where slices are encoded: in this process, or on Ray
 encoding_run.py    encode_parts
 assembly.py        assemble: the slices of a folder as one .kdc file
 appending.py       append: rows added to a .kdc file
+file_compression.py  compress_file: a codebook from a sample, all rows encoded and assembled
 """
 
 from __future__ import annotations

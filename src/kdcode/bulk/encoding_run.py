@@ -103,6 +103,8 @@ def encode_parts(
             f"{sources[0].name}: its vectors have {sources[0].embedding_dim} dimensions, those of the codebook "
             f"{codec.spec.embedding_dim}; learn a codebook from these parts"
         )
+    from kdcode.learning.interrupts import stopping_at_safe_places  # torch, which is there
+
     manifest = Manifest.of(sources, codec, settings or EncodeSettings())
     target = Path(folder)
     with _held(target):
@@ -111,7 +113,9 @@ def encode_parts(
         left = run.begin()
         with closing(chosen.run(Job(codec, tuple(sources), manifest), left, run.rows_encoded)) as results:  # type: ignore[type-var]
             for piece, content in results:
-                run.write(piece, content)
+                with stopping_at_safe_places() as stop_if_asked:  # what is written is counted
+                    run.write(piece, content)
+                    stop_if_asked()
     return EncodeReport(target, manifest.rows, len(manifest.slices), [piece.number for piece in left])
 
 

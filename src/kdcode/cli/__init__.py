@@ -31,6 +31,7 @@ COMMANDS = (
     "plan",
     "compress",
     "compress-model",
+    "learn-codebook",
     "encode",
     "assemble",
     "append",

@@ -118,7 +118,7 @@ def command(
     kept = report.slices - len(report.encoded)
     words = f"{report.rows:,} rows in {report.slices:,} slices, {page.amount(file_bytes)}, in {clock(seconds)}"
     page.echo([f"{shown(folder)}  {words}" + (f"; {kept:,} slices were there already" if kept else "")])
-    page.echo(["", "next", f"  {command_line('assemble', [folder, 'table.kdc', '--codebook', codebook])}"])
+    page.echo(["", "next", f"  {command_line('assemble', [folder, 'table.kdc'], ['--codebook', codebook])}"])
 
 
 class _Seen:

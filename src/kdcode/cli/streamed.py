@@ -38,7 +38,7 @@ SAMPLE_FLAGS = (
     click.option(
         "--memory",
         metavar="SIZE",
-        help="Memory to use at most, like 4GB; by default half of what is free. Larger tables are learned from a sample.",
+        help="Memory to use at most, like 4GB; by default half of what is free. Larger tables are learned by a sample.",
     ),
 )
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, fields
 from importlib import import_module
+from tempfile import TemporaryFile
 from typing import Any, TypeAlias
 
 from kdcode import errors
@@ -31,8 +32,11 @@ _ATTEMPTS = 4
 """How often a slice is handed out whose workers die."""
 _STORE_BYTES, _SLICES_HELD, _BYTES_OF_ID = 256 << 20, 4, 64
 """Memory for results: at least, and for how many slices per worker, with what an id takes in most tables."""
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}
-"""What keeps Ray from reporting to its makers."""
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+"""What keeps Ray from reporting to its makers, and from writing to our standard error."""
+_OF_RAY = b"RAY_BACKEND_LOG_LEVEL"
+"""What is in the one line that it still writes there: that it has read the variable."""
+_STDERR = 2
 _FIELDS = tuple(item.name for item in fields(Slice))
 _NUMBER, _CONTENT, _ERROR = "number", "content", "error"
 
@@ -89,7 +93,7 @@ class RayEngine:
             return
         with _silenced():
             try:
-                with _environment(), _signals_as_they_are(), _without_warnings():
+                with _environment(), _signals_as_they_are(), _without_warnings(), _without_its_line():
                     ray.init(log_to_driver=False, logging_level=logging.ERROR, **self._init_settings(job))
                 yield
             finally:
@@ -112,13 +116,12 @@ class SliceWorker:
     """What runs in a process of Ray: it has the job once, and encodes one slice per call.
 
     Args:
-        job: the pickled reference to the job in Ray's store; a plain one makes Ray warn of what we take care of.
+        job: the reference to the job in Ray's store, in a list: Ray would put the job in place of a bare one.
         attempts: the `Attempts` of the run.
     """
 
-    def __init__(self, job: bytes, attempts: Any) -> None:  # noqa: ANN401 - a handle of Ray
-        ray = _ray()
-        self._job: Job = ray.get(ray.cloudpickle.loads(job))
+    def __init__(self, job: list[Any], attempts: Any) -> None:  # noqa: ANN401 - a handle of Ray
+        self._job: Job = _ray().get(job[0])
         self._attempts = attempts
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +180,7 @@ def _results(ray: RayModule, job: Job, slices: Sequence[Slice], workers: int) ->
                 batch_size=1,
                 # One slice is encoded and one waits, for each worker: results do not pile up.
                 compute=data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=2),
-                fn_constructor_args=(ray.cloudpickle.dumps(reference), attempts),
+                fn_constructor_args=([reference], attempts),
                 num_cpus=1,
             )
             .iter_rows()
@@ -241,6 +244,26 @@ def _environment() -> Iterator[None]:
     finally:
         for name in added:
             del os.environ[name]
+
+
+@contextmanager
+def _without_its_line() -> Iterator[None]:
+    """Keep what is written to standard error while Ray starts, and then write it, but for the line of Ray's own.
+
+    Ray writes it from C++, so nothing but the descriptor itself can be in between.
+    """
+    with TemporaryFile() as kept:
+        before = os.dup(_STDERR)
+        os.dup2(kept.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(before, _STDERR)
+            os.close(before)
+            kept.seek(0)
+            lines = [line for line in kept if _OF_RAY not in line]
+            with suppress(OSError):  # the terminal may be gone
+                os.write(_STDERR, b"".join(lines))
 
 
 @contextmanager

@@ -197,8 +197,8 @@ def learn_encoder(
 
 def chosen_options(options: CompressOptions | None, size: object, changes: dict[str, Any]) -> CompressOptions:
     """Options with some changed by name."""
-    for given in (options, size):
-        if not isinstance(given, CompressOptions | str | int | None):
+    for given, allowed in ((options, CompressOptions | None), (size, CompressOptions | str | int | None)):
+        if not isinstance(given, allowed):
             raise OptionError(f"options must be CompressOptions, got {type(given).__name__}")
     if isinstance(size, CompressOptions):
         raise OptionError("the second argument is a size, like 20x; give options by name: options=...")

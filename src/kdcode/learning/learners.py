@@ -10,7 +10,7 @@ from kdcode.codec import CodecSpec
 from kdcode.codec_torch import make_module
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.additive.annealing import SCHEDULES
-from kdcode.learning.additive.codebook_learner import CODEBOOK_SCHEDULES, CodebookLearner
+from kdcode.learning.additive.codebook_learner import CODEBOOK_SCHEDULES, CodebookLearner, left_to_judge
 from kdcode.learning.additive.learner import AdditiveLearner
 from kdcode.learning.gradient.encoder import fresh_encoder
 from kdcode.learning.gradient.encoder_learner import EncoderLearner
@@ -43,8 +43,9 @@ def learn_additive(training: TrainingTable, spec: CodecSpec, options: CompressOp
 
 def learn_codewords(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
     """Codewords of sums for rows that are not in the table; see `kdcode.learning.additive.codebook_learner`."""
-    start = _start(training, spec, options.seed, run, _ADDITIVE, warm_start)
-    learner = CodebookLearner(training, start, CODEBOOK_SCHEDULES[options.effort], options.seed)
+    learned, judged = left_to_judge(training, options.seed)
+    start = _start(learned, spec, options.seed, run, _ADDITIVE, warm_start)
+    learner = CodebookLearner(learned, judged, start, CODEBOOK_SCHEDULES[options.effort], options.seed)
     return Solution(learner.run(run, _ADDITIVE).codes, learner.module)
 
 

@@ -104,6 +104,12 @@ class TrainingTable:
         """Who has the other rows."""
         return ALONE if self.part is None else self.part.ranks
 
+    def some(self, rows: Tensor) -> TrainingTable:
+        """The table of (n,) rows of a rank alone, standardised as all are; the variance is taken to be their share."""
+        weights = None if self.weights is None else self.weights[rows]
+        share = len(rows) / len(self) if self.weights is None else float(self.weights[rows].sum() / self.weights.sum())
+        return replace(self, vectors=self.vectors[rows], weights=weights, variance=share * self.variance, part=None)
+
     def uncentred(self, part: slice) -> Tensor:
         """(n, d) some of the rows, in units of the scale, with the mean."""
         return self.vectors[part] + self._scaled_shift

@@ -30,7 +30,7 @@ def sample_rows(
     """
     if count < 1:
         raise OptionError(f"a sample needs at least 1 row, got {count}")
-    chosen = _places(len(source), count, seed)
+    chosen = drawn_rows(len(source), count, seed)
     matrix = np.empty((len(chosen), source.embedding_dim), dtype=np.float32)
     reached = 0
     for _, vectors in source.chunks():
@@ -61,7 +61,7 @@ def read_all(source: RowSource, on_progress: Callable[[int, int], None] | None =
     return VectorTable(names if source.has_symbols else None, matrix)
 
 
-def _places(rows: int, count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def drawn_rows(rows: int, count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """(count,) distinct rows below `rows`, sorted, in memory that depends on `count` alone."""
     if count >= rows:
         return np.arange(rows)

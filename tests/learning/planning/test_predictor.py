@@ -122,4 +122,4 @@ def test_probes_see_enough_rows_for_every_codeword():
     assert probe_rows(groups, 10**6, "fast") == 4 * 4 * 256
     assert probe_rows(product, 10**6, "fast") == 8192
     assert probe_rows(FAST.changed(codebook_size=2, code_length=2).spec(64), 10**6, "fast") == 1500
-    assert probe_rows(sums, 100, "fast") == 100
+    assert probe_rows(sums, 100, "fast") == 95  # some are left to test with

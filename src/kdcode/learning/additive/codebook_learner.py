@@ -5,22 +5,33 @@ learned from, and the codes that it has for them are not found again by an encod
 every round codes all rows as the encoder does, and codewords follow by least squares. Left alone, that ends soon, in
 codewords that are means of the same few rows in every round. Noise on the rows before they are coded, but not on what
 the codewords are fitted to, moves rows to codes nearby, so that more rows take part in every codeword. Its variance
-begins at about the error θ that is left in each direction, so that nothing which codes can tell apart is lost, and
-falls to little. (LSQ++, Martinez et al., 2018, perturbs rows or codewords to leave local minima; see benchmarks/LOG.md
-for what it does here.)
+begins at a few times the error θ that is left in each direction, and falls to little. (LSQ++, Martinez et al., 2018,
+perturbs rows or codewords to leave local minima; benchmarks/LOG.md tells what it does here.) A few rows are not learned
+from at all, and tell which round's codewords are the best for others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdcode.codec import CodecSpec
-from kdcode.learning.additive.annealing import Round
-from kdcode.learning.additive.learner import AdditiveLearner
+import torch
 
-_FIRST, _LAST = 1.0, 0.05
-"""Variance of the noise in the first round and in the last, in units of θ."""
-_BEAM = 8
+from kdcode.codec import CodecSpec
+from kdcode.codec_torch.beam_search import encode_sums
+from kdcode.codec_torch.randomness import generator_for
+from kdcode.learning.additive.annealing import SCHEDULES, Round, Schedule
+from kdcode.learning.additive.basis import coordinates
+from kdcode.learning.additive.learner import AdditiveLearner
+from kdcode.learning.solution import Start
+from kdcode.learning.training_table import TrainingTable
+
+_FIRST, _ANNEALED, _LAST = 3.0, 0.5, 0.05
+"""Variance of the noise in the first round, from a warm start and from annealed codes, and in the last; all in units of
+θ."""
+_BEAM = 5
+"""Partial codes that searches keep per row; more, and sweeps after it, find better codes, but no better codewords."""
+_JUDGED, _FEWEST_JUDGED, _MOST_JUDGED = 40, 10, 2000
+"""One of so many rows is left to judge by, unless these are too few, and at most so many."""
 
 
 @dataclass(frozen=True)
@@ -29,28 +40,62 @@ class NoiseSchedule:
 
     Args:
         rounds: how many.
+        annealing: the rounds before them, for product codes with a rotation. Their codes need no search, and a rotation
+            is learned better from codes that were annealed.
     """
 
     rounds: int
+    annealing: Schedule
 
     def plan(self, spec: CodecSpec) -> list[Round]:
         """A round without noise, whose error tells the scale of noise; then rounds with it."""
-        del spec  # the same for all
-        steps = [number / max(1, self.rounds - 1) for number in range(self.rounds)]
-        noisy = [Round(beam=_BEAM, noise=_FIRST + (_LAST - _FIRST) * step, steps=None) for step in steps]
-        return [Round(beam=_BEAM, noise=0.0), *noisy]
+        if spec.is_rotated and spec.groups == spec.code_length > 1:
+            return [*self.annealing.plan(spec), *_fading(_ANNEALED, -(-self.rounds // 4))]
+        return [Round(beam=_BEAM, noise=0.0), *_fading(_FIRST, self.rounds)]
 
 
-CODEBOOK_SCHEDULES = {"fast": NoiseSchedule(8), "normal": NoiseSchedule(24), "best": NoiseSchedule(80)}
+CODEBOOK_SCHEDULES = {
+    effort: NoiseSchedule(rounds, SCHEDULES[effort]) for effort, rounds in (("fast", 10), ("normal", 40), ("best", 120))
+}
 """The schedule of each effort that options name."""
 
 
-class CodebookLearner(AdditiveLearner):
-    """Learns codewords for other rows than those of its table; the last round's are kept.
+def _fading(first: float, rounds: int) -> list[Round]:
+    steps = [number / max(1, rounds - 1) for number in range(rounds)]
+    return [Round(beam=_BEAM, noise=first + (_LAST - first) * step) for step in steps]
 
-    Errors of rounds with noise do not tell which codewords are better for other rows.
+
+class CodebookLearner(AdditiveLearner):
+    """Learns codewords for other rows than those of its table; the ones that are best for rows to judge by are kept.
+
+    Args:
+        training: what to learn from.
+        judged: rows that are not among them, which every round codes from nothing; their error is what counts.
+        start: where to start; its module is changed in place.
+        schedule: how long to search.
+        seed: of everything random.
     """
 
-    def _is_kept(self, error: float) -> bool:
-        del error
-        return True
+    def __init__(
+        self, training: TrainingTable, judged: TrainingTable, start: Start, schedule: NoiseSchedule, seed: int
+    ) -> None:
+        self.judged = judged
+        super().__init__(training, start, schedule, seed)
+
+    @torch.no_grad()
+    def _error(self) -> float:
+        vectors = coordinates(self.judged.vectors, self.module)
+        found = [
+            encode_sums(vectors[:, block.columns].contiguous(), self._words(block).contiguous(), beam=_BEAM)
+            for block in self.spec.blocks
+        ]
+        return self.judged.error(torch.cat(found, dim=1), self.module)
+
+
+def left_to_judge(training: TrainingTable, seed: int) -> tuple[TrainingTable, TrainingTable]:
+    """The rows to learn from, and others to judge by; all rows for both where they are few."""
+    count = min(len(training) // _JUDGED, _MOST_JUDGED)
+    if count < _FEWEST_JUDGED:
+        return training, training
+    order = torch.randperm(len(training), generator=generator_for(seed, "judged")).to(training.vectors.device)
+    return training.some(order[count:].sort().values), training.some(order[:count].sort().values)

@@ -30,8 +30,6 @@ from kdcode.learning.training_table import TrainingTable
 _PERFECT = 1e-12
 """An error that is nothing but rounding: there is no reason to go on."""
 _SPECTRUM_ROWS = 1 << 16
-_NOISY_SWEEPS = 2
-"""Sweeps of ICM after a beam search for codes of noisy rows."""
 
 
 class AdditiveLearner(Resumable):
@@ -88,7 +86,7 @@ class AdditiveLearner(Resumable):
         procrustes(self.training, self.codes, self.module)
         self.ranks.agree(list(self.module.parameters()))
         error = self._error()
-        if self._is_kept(error):
+        if error <= self.best.error:
             self.best = Best.of(error, self.codes, self.module)  # a round makes new codes, and leaves these alone
         self.done = len(self.rounds) if self.best.error <= _PERFECT else self.done + 1
         positions = self.training.share.total * self.spec.code_length
@@ -96,10 +94,6 @@ class AdditiveLearner(Resumable):
         unused = unused_codewords(self.codes, self.spec.codebook_size, self.ranks)
         temperature = max(planned.temperatures, default=0.0)
         return StepReport(self.done, len(self.rounds), error, changed, temperature, unused)
-
-    def _is_kept(self, error: float) -> bool:
-        """Whether the state after a round, with this error, takes the place of the one that was kept before."""
-        return error <= self.best.error
 
     def _is_product_step(self, planned: Round) -> bool:
         """Whether the best code of every block is one codeword, the nearest."""
@@ -153,7 +147,7 @@ class AdditiveLearner(Resumable):
             drawn = self.training.share.drawn(lambda rows: torch.randint(size, (rows, width), generator=generator))
             return drawn.to(codes)
         if planned.noise is not None:
-            found = encode_sums(self._noisy(number, vectors, planned), words, beam=planned.beam, sweeps=_NOISY_SWEEPS)
+            found = encode_sums(self._noisy(number, vectors, planned), words, beam=planned.beam)
             return found.to(codes)
         if planned.beam:
             return encode_sums(vectors, words, beam=planned.beam, before=codes)
