@@ -111,6 +111,17 @@ def equal_bits() -> str:
     return table(["", "bits", "relative error", "learned in", "error on new vectors", "new vectors per second"], rows)
 
 
+def unseen_rows() -> str:
+    """Errors of rows that were not learned from, with the same shape of code."""
+    heads = ["", "bits", "coded with", "error on seen rows", "on unseen rows", "learned in", "rows per second"]
+    rows = []
+    for row in rows_of("unseen_rows"):
+        errors = [f"{row[key]:.3f}" for key in ("seen_error", "unseen_error")]
+        speeds = [f"{row['learn_seconds']:.0f} s", f"{row['rows_per_second']:,}", f"{row['share_of_lsq_time']:.2f}"]
+        rows.append([row["method"], str(row["bits"]), row["way"], *errors, *speeds])
+    return table([*heads, "time over LSQ's"], rows)
+
+
 def _reconstruction(count: int) -> str:
     rows = [
         [
@@ -279,6 +290,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "retrieval": retrieval,
     "equal_bytes": equal_bytes,
     "equal_bits": equal_bits,
+    "unseen_rows": unseen_rows,
     "reconstruction_small": lambda: _reconstruction(10_000),
     "reconstruction_large": lambda: _reconstruction(100_000),
     "scaling": scaling,

@@ -42,6 +42,7 @@ def test_json_has_the_recommended_one_first(run, vectors):
     errors = [candidate["relative_error"] for candidate in found]
     assert errors == sorted(errors)
     assert {"codebook_size", "codes", "codebook", "embedding", "seconds", "ratio_embedding"} <= found[0].keys()
+    assert all(0 < candidate["unseen_error"] <= 1 for candidate in found)
 
 
 @pytest.mark.parametrize("limits", [(), ("--size", "20x", "--bits", "8")])
@@ -117,10 +118,12 @@ def test_the_efforts_are_those_of_the_options(run, vectors):
 
 def test_a_rotated_candidate_says_so():
     options = CompressOptions(composition="grouped", groups=2, rotation=True, code_length=8, codebook_dtype="int8")
-    candidate = Candidate(options, options.spec(50).sizes(300), 12.0, 0.25, 3.0)
+    candidate = Candidate(options, options.spec(50).sizes(300), 12.0, 0.25, 0.375, 3.0)
     head, line = plan_lines(Plan(SizeLimit(times=12), (candidate,)))
     assert head.split()[:4] == ["composition", "K", "D", "dtype"]
     assert line.split()[:8] == ["*", "grouped,", "2", "groups,", "rotated", "32", "8", "int8"]
+    assert head.split()[-3:] == ["error", "unseen", "time"]
+    assert line.split()[-4:-2] == ["0.250", "0.375"]
 
 
 @pytest.mark.parametrize("command", ["plan", "compress"])

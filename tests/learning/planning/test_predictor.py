@@ -9,7 +9,7 @@ import kdcode
 from kdcode.data import glove_50d
 from kdcode.learning.planning import predictor
 from kdcode.learning.planning.block_probe import Probed
-from kdcode.learning.planning.predictor import FITTED, Predictor, predicted_error, probe_rows
+from kdcode.learning.planning.predictor import FITTED, Predictor, predicted_error, predicted_unseen_error, probe_rows
 from kdcode.options import CompressOptions
 
 FAST = CompressOptions.of(effort="fast")
@@ -98,6 +98,34 @@ def test_the_error_of_all_rows_is_between_those_of_seen_and_unseen_ones():
     assert predicted_error(found._replace(unseen=0.1), spec, 0.1, "fast") == pytest.approx(0.2)
     assert predicted_error(found._replace(rounding=0.01), spec, 1.0, "fast") == pytest.approx(0.21)
     assert predicted_error(found._replace(seen=0.9, rounding=0.4), spec, 1.0, "fast") == 1.0
+
+
+def test_the_error_of_unseen_rows_falls_with_the_rows_that_are_learned_from():
+    spec = FAST.changed(codebook_size=16, code_length=8).spec(50)
+    found = Probed(0.2, 0.3, 0.0, 1.0, 1.0)
+    factor = FITTED.unseen_sums["fast"]
+    assert predicted_unseen_error(found, spec, 1.0, "fast") == pytest.approx(0.3 * factor)  # all rows: what was seen
+    many, some = (predicted_unseen_error(found, spec, share, "fast") for share in (0.0, 0.5))
+    assert factor * predicted_error(found, spec, 0.0, "fast") == pytest.approx(many)  # both meet at infinitely many
+    assert many < some < 0.3 * factor
+    assert predicted_unseen_error(found._replace(unseen=None), spec, 1.0, "fast") == pytest.approx(0.2)
+    assert predicted_unseen_error(found._replace(unseen=0.1), spec, 1.0, "fast") == pytest.approx(0.2 * factor)
+    assert predicted_unseen_error(found._replace(seen=0.9, rounding=0.4), spec, 1.0, "fast") == 1.0
+    fast, normal = (predicted_unseen_error(found, spec, 0.5, effort) for effort in ("fast", "normal"))
+    assert normal < fast
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [{"code_length": 4}, {"code_length": 10, "composition": "product", "rotation": True}],
+    ids=["sum", "product"],
+)
+def test_predicted_errors_of_unseen_rows_are_near_those_of_whole_runs(shape):
+    table = kdcode.VectorTable(None, glove_50d().matrix[np.random.default_rng(0).permutation(6000)])
+    options = FAST.changed(codebook_size=32, **shape)
+    predicted = Predictor(table, "cpu").predict(options).unseen_error
+    measured = kdcode.learn_codebook(table, options=options).provenance["unseen_error"]
+    assert predicted == pytest.approx(measured, rel=0.1)
 
 
 def test_more_effort_and_rotations_lower_the_error():
