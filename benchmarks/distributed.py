@@ -11,10 +11,10 @@ over twice that of one.
     learn-codebook   from a sample of the rows, all of which are read
     encode           the local engine with 1 and 2 threads, and Ray with 1 and 2 workers, to 128 bits per row
     assemble         the parts to one .kdc file
-    compress         all of it in one command, which may use no more memory than it is told
     ranks            `compress` on 1 and 2 ranks of torchrun, all rows in memory
+    compress         all of it in one command, which may use no more memory than it is told, for every number of rows
 
-Finished measurements are kept in the work folder, so a run that is stopped goes on. It takes about an hour and a half,
+Finished measurements are kept in the work folder, so a run that is stopped goes on. It takes about an hour,
 and 10 GB of disk for the largest table.
 """
 
@@ -114,21 +114,24 @@ class Measurements:
         error = json.loads(found.output)["relative_error"]
         return self._record("ranks", found, ranks, relative_error=error)
 
-    def all(self, engines: tuple[tuple[str, int], ...], ranks: tuple[int, ...], memory: str) -> Iterator[Row]:
-        """What is measured for this table, each with the file that keeps it."""
+    def compressed(self, memory: str) -> Row:
+        """Everything at once, with the file that keeps it."""
+        return self.folder / "compress.json", lambda: self.compress(memory)
+
+    def single_steps(self) -> Iterator[Row]:
+        """Each command by itself, on one worker and on two, with the file that keeps it."""
 
         def kept(name: str) -> Path:
             return self.folder / f"{name}.json"
 
         yield kept("learn-codebook"), self.learn_codebook
-        for engine, workers in engines:
+        for engine, workers in (("local", 1), ("local", 2), ("ray", 1), ("ray", 2)):
             yield (
                 kept(f"encode-{engine}-{workers}"),
                 lambda engine=engine, workers=workers: self.encode(engine, workers),
             )
         yield kept("assemble"), self.assemble
-        yield kept("compress"), lambda: self.compress(memory)
-        for count in ranks:
+        for count in (1, 2):
             yield kept(f"ranks-{count}"), lambda count=count: self.ranks(count)
 
 
@@ -151,11 +154,8 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="small tables, to see that it works")
     arguments = parser.parse_args()
     counts, sample, dim = ((3000,), 1500, 32) if arguments.tiny else ((1_000_000, 4_000_000, 10_000_000), 262_144, DIM)
-    few, many = (("local", 2),), (("local", 1), ("local", 2), ("ray", 1), ("ray", 2))
-    planned: list[Row] = []
-    for number, rows in enumerate(counts):
-        measurements = Measurements(arguments.work, rows, dim, sample)
-        planned += measurements.all(many if number == 0 else few, (1, 2) if number == 0 else (), "4GB")
+    tables = [Measurements(arguments.work, rows, dim, sample) for rows in counts]
+    planned = [*tables[0].single_steps(), *(table.compressed("4GB") for table in tables)]
     found = with_efficiency(measured_rows(planned, arguments.minutes))
     settings = {"bits": BITS, "sample": sample, "centres": CENTRES, "effort": "fast", "seed": 0, "memory": "4GB"}
     write_result(arguments.output, settings, found, ("numpy", "torch", "ray"))

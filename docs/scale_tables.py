@@ -73,7 +73,7 @@ def _plan(count: int, measured_row: Record, efficiency: float, bits: int) -> dic
     return {
         "float32 vectors": _bytes(vectors),
         f"codes of {bits} bits": _bytes(codes),
-        "memory of a process, whatever the rows": f"{measured_row['largest_mb'] / 1024:.1f} GB",
+        "memory of a worker, whatever the rows": f"{measured_row['largest_mb'] / 1024:.1f} GB",
         "encoding on 2 cores, as measured": f"{count / speed / 3600:.1f} h",
         f"encoding on a machine with {_CORES} cores": f"{seconds / 3600:.1f} h",
         "machines to encode in about an hour": str(machines),
