@@ -73,10 +73,15 @@ def test_the_examples_work_as_they_stand(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["king", "queen", *glove_50d().symbols[:400]]
     kdcode.write(kdcode.VectorTable(words, np.stack([glove_50d()[word] for word in words])), "glove.txt")
+    Path("parts").mkdir()
+    for number, path in enumerate(("parts/0.parquet", "parts/1.parquet", "new.parquet", "more.parquet")):
+        kdcode.write(glove_50d().select(slice(300 * number, 300 * (number + 1))), path)
     shape = {"vocab_size": 5000, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1}
     transformers.BertModel(transformers.BertConfig(**shape, num_attention_heads=1)).save_pretrained("all-MiniLM-L6-v2")
     for name in COMMANDS:
         for line in examples(name) if name not in ("demo", "completion") else []:
+            if "--engine ray" in line:
+                continue  # tests/integrations/test_ray_encoding.py starts Ray, which takes long
             words = shlex.split(re.split(" [<>|] ", line)[0])
             result = run(*words[1:], stdin="king\nqueen\n")
             assert result.exit_code == 0 or (name == "codes" and "--prefix" in words), (line, result.stderr)

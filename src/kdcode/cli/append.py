@@ -25,7 +25,7 @@ def _sections() -> Sections:
     "append",
     cls=FlaggedCommand,
     sections=_sections,
-    epilog=example("kdcode append table.kdc new.parquet", "kdcode append table.kdc new.npy --output larger.kdc"),
+    epilog=example("kdcode append table.kdc new.parquet", "kdcode append table.kdc more.parquet --output larger.kdc"),
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.argument("new", metavar="NEW")

@@ -39,7 +39,6 @@ def _sections() -> Sections:
     epilog=example(
         "kdcode encode 'parts/*.parquet' codes --codebook cb.kdc",
         "kdcode encode 'parts/*.parquet' codes --codebook cb.kdc --engine ray --workers 8",
-        "kdcode assemble codes table.kdc --codebook cb.kdc",
     ),
 )
 @click.argument("parts", nargs=-1, required=True, metavar="PARTS...")

@@ -35,11 +35,7 @@ _CODE_FLAGS = ("codebook_size", "code_length", "composition", "codebook_dtype", 
     cls=FlaggedCommand,
     sections=compress_sections,
     short=(*(goal for goal in GOALS if goal != "max_error"), "rows", "sample", *_CODE_FLAGS, "force", "quiet"),
-    epilog=example(
-        "kdcode learn-codebook 'parts/*.parquet' cb.kdc --size 20x",
-        "kdcode encode 'parts/*.parquet' codes --codebook cb.kdc",
-        "kdcode assemble codes table.kdc --codebook cb.kdc",
-    ),
+    epilog=example("kdcode learn-codebook 'parts/*.parquet' cb.kdc --size 20x"),
 )
 @for_a_table
 @with_sample_flags
