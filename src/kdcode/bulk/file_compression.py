@@ -93,28 +93,40 @@ def compress_file(
     plan = memory if isinstance(memory, MemoryPlan) else plan_memory(len(rows), rows.embedding_dim, chosen, memory)
     work = Path(f"{os.fspath(path)}{WORK_FOLDER}")
     _take_over(work, [rows.fingerprint(), plan.sample, size, bits, chosen.as_dict()])
-    show, seconds = settings.progress is True, 0.0
-    if (work / _CODEBOOK).exists():
-        codebook = load(work / _CODEBOOK)
-    else:
-        running = replace(settings, checkpoint=work / _CHECKPOINT)
-        codebook = sampled_codebook(rows, plan.sample, size, bits=bits, options=chosen, settings=running)
-        seconds = codebook.learning_seconds or 0.0
-        save(codebook, work / _CODEBOOK)
-        (work / _CHECKPOINT).unlink(missing_ok=True)
-    parts = rows.parts if isinstance(rows, JoinedSource) else [rows]
-    with shown_progress("encoding", quiet=not show) as advance:
+    codebook = _codebook(work, rows, plan.sample, size, bits, chosen, settings)
+    quiet = settings.progress is not True
+    with shown_progress("encoding", quiet=quiet) as advance:
         encode_parts(
-            parts,
+            rows.parts if isinstance(rows, JoinedSource) else [rows],
             work / _CODES,
             codebook,
             engine=LocalEngine(settings.threads),
             progress=lambda done: advance(done.rows_done, done.rows),
         )
-    with shown_progress("assembling", quiet=not show) as advance:
+    with shown_progress("assembling", quiet=quiet) as advance:
         written = assemble(work / _CODES, path, codebook, progress=advance)
     shutil.rmtree(work, ignore_errors=True)
-    return FileReport(plan.rows, plan.sample, plan.memory, written, seconds)
+    return FileReport(plan.rows, plan.sample, plan.memory, written, codebook.learning_seconds or 0.0)
+
+
+def _codebook(
+    work: Path,
+    rows: RowSource,
+    sample: int,
+    size: str | int | None,
+    bits: int | None,
+    options: CompressOptions,
+    settings: RunSettings,
+) -> CodedTable:
+    """The codebook in the work folder; learned and kept there where it is not."""
+    place = work / _CODEBOOK
+    if place.exists():
+        return load(place)
+    running = replace(settings, checkpoint=work / _CHECKPOINT)
+    codebook = sampled_codebook(rows, sample, size, bits=bits, options=options, settings=running)
+    save(codebook, place)
+    (work / _CHECKPOINT).unlink(missing_ok=True)
+    return codebook
 
 
 def sampled_codebook(
