@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from kdcode.sources import RowSource
 
 _CHUNK_FLOATS = 1 << 23
 _FEWEST_ROWS = 256
+_CHUNKS_TOGETHER = 8
+"""Chunks that are read before they are encoded, each by one thread."""
 
 OnRows = Callable[[int], None]
 """Called with how many rows were encoded since it was called last."""
@@ -80,15 +83,30 @@ def encoded_chunks(
         Symbols, or None, and (n, row bytes) packed codes.
     """
     require_torch()
+    import torch
+
     from kdcode.codec_torch.beam_search import encode
+    from kdcode.codec_torch.parallel import parallel_chunks
 
     start, stop = rows or (0, len(source))
     at_once = min(CHUNK_ROWS, max(_FEWEST_ROWS, _CHUNK_FLOATS // codec.spec.embedding_dim))
     expanded = codec.as_float32()  # the same numbers, not multiplied by their scales again for every chunk
-    for symbols, vectors in source.chunks(start, stop, at_once):
-        codes = encode(codec, vectors, beam=settings.beam, sweeps=settings.sweeps)
-        losses.add(vectors, expanded.decode(codes))
-        yield symbols, codec.pack(codes)
+    chunks = source.chunks(start, stop, at_once)
+    while together := list(islice(chunks, _CHUNKS_TOGETHER)):
+        found: dict[int, tuple[npt.NDArray[np.uint8], RowLosses]] = {}
+
+        def encode_chunk(place: int) -> None:
+            vectors = together[place][1]
+            codes = encode(codec, vectors, beam=settings.beam, sweeps=settings.sweeps)
+            own = RowLosses.none(codec.spec.embedding_dim)
+            own.add(vectors, expanded.decode(codes))
+            found[place] = codec.pack(codes), own  # noqa: B023
+
+        parallel_chunks(encode_chunk, range(len(together)), torch.device("cpu"))
+        for place, (symbols, _) in enumerate(together):
+            packed, own = found[place]
+            losses.add_sums(own)
+            yield symbols, packed
 
 
 def require_torch() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from kdcode.arrays import FloatArray
 from kdcode.codec import BlockSum, Codec
 from kdcode.codec_torch.icm import SumSearch
+from kdcode.codec_torch.nearest import nearest_labels
 from kdcode.codec_torch.parallel import parallel_chunks
 
 _MOST_ROWS, _CHUNK_FLOATS, _UNARY_FLOATS = 1 << 11, 1 << 20, 1 << 21
@@ -63,8 +64,11 @@ def _encode_blocks(codec: BlockSum, vectors: Tensor, beam: int, sweeps: int) -> 
     codes = torch.empty(len(vectors), spec.code_length, dtype=torch.int64, device=vectors.device)
     for block in spec.blocks:
         part = words[block.positions, :, : block.width].contiguous()
-        few = 0 if block.length == 1 else sweeps  # one position alone is found exactly
-        codes[:, block.positions] = encode_sums(vectors[:, block.columns].contiguous(), part, beam=beam, sweeps=few)
+        columns = vectors[:, block.columns].contiguous()
+        if block.length == 1:  # the nearest codeword is the best code
+            codes[:, block.positions] = nearest_labels(columns, part[0])[:, None]
+        else:
+            codes[:, block.positions] = encode_sums(columns, part, beam=beam, sweeps=sweeps)
     return codes
 
 

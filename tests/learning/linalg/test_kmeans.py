@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from kdcode.codec_torch.nearest import nearest_labels
 from kdcode.data import glove_50d
 from kdcode.learning.linalg import kmeans as module
-from kdcode.learning.linalg.kmeans import best_kmeans, kmeans, nearest, nearest_labels, progressive_kmeans
+from kdcode.learning.linalg.kmeans import best_kmeans, kmeans, nearest, progressive_kmeans
 
 
 def blobs(count=8, each=50, dim=5, seed=0, spread=0.1):

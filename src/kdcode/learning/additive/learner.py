@@ -14,12 +14,13 @@ from kdcode.codec_torch import BlockSumModule
 from kdcode.codec_torch.beam_search import encode_sums
 from kdcode.codec_torch.icm import SumSearch
 from kdcode.codec_torch.lookup import code_dtype
+from kdcode.codec_torch.nearest import nearest_labels
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.errors import OptionError
 from kdcode.learning.additive.annealing import Round, RoundPlan, water_level
 from kdcode.learning.additive.basis import coordinates, principal_basis, procrustes
-from kdcode.learning.linalg.kmeans import CentroidSums, centroid_sums, moved_centroids, nearest_labels
+from kdcode.learning.linalg.kmeans import CentroidSums, centroid_sums, moved_centroids
 from kdcode.learning.linalg.least_squares import solve_codewords
 from kdcode.learning.linalg.principal import principal_directions
 from kdcode.learning.progress import StepReport

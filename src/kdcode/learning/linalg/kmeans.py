@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.codec_torch.lookup import argmin_rows
-from kdcode.codec_torch.parallel import parallel_chunks
+from kdcode.codec_torch.nearest import nearest_labels
 from kdcode.learning.linalg.label_sums import label_sums
 from kdcode.learning.linalg.principal import principal_directions
 from kdcode.learning.linalg.products import multiply
@@ -119,20 +118,6 @@ def nearest(vectors: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest centroid of each row, (N,), and the squared distance to it, (N,); memory bounded by chunks."""
     labels = nearest_labels(vectors, centroids)
     return labels, _distances(vectors, centroids, labels)
-
-
-def nearest_labels(vectors: Tensor, centroids: Tensor) -> Tensor:
-    """(N,) the nearest centroid of each row."""
-    norms, words = centroids.square().sum(dim=1), centroids.t()
-    rows = max(1, _ASSIGN_FLOATS // len(centroids))
-    labels = torch.empty(len(vectors), dtype=torch.int64, device=vectors.device)
-
-    def assign(start: int) -> None:
-        part = slice(start, start + rows)
-        labels[part] = argmin_rows(torch.addmm(norms, vectors[part], words, alpha=-2))
-
-    parallel_chunks(assign, range(0, len(vectors), rows), vectors.device)
-    return labels
 
 
 def sample_rows(

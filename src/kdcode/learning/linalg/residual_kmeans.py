@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from kdcode.codec_torch.lookup import code_dtype
+from kdcode.codec_torch.nearest import nearest_labels
 from kdcode.codec_torch.parallel import parallel_chunks
-from kdcode.learning.linalg.kmeans import ROWS_PER_CENTROID, best_kmeans, nearest_labels
+from kdcode.learning.linalg.kmeans import ROWS_PER_CENTROID, best_kmeans
 from kdcode.learning.row_share import RowShare
 
 _CODED_ROWS = 1 << 11
