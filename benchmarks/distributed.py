@@ -8,10 +8,10 @@ everything in it, from starting Python to the last file on disk. `largest_mb` is
 process, `total_mb` the most of all together, with shared pages counted once. `efficiency` is the speed of two workers
 over twice that of one.
 
-    learn-codebook   from a sample of the rows, all of which are read
-    encode           the local engine with 1 and 2 threads, and Ray with 1 and 2 workers, to 128 bits per row
-    assemble         the parts to one .kdc file
-    ranks            `compress` on 1 and 2 ranks of torchrun, all rows in memory
+    ranks            `compress` on 1 and 2 ranks of torchrun, all rows in memory, for the smallest table
+    learn-codebook   from a sample of the rows, all of which are read, for the largest table
+    encode           the same by the local engine with 1 and 2 threads, and by Ray with 1 and 2 workers, to 128 bits
+    assemble         the codes to one .kdc file
     compress         all of it in one command, which may use no more memory than it is told, for every number of rows
 
 Finished measurements are kept in the work folder, so a run that is stopped goes on. It takes about an hour,
@@ -131,8 +131,11 @@ class Measurements:
                 lambda engine=engine, workers=workers: self.encode(engine, workers),
             )
         yield kept("assemble"), self.assemble
+
+    def on_ranks(self) -> Iterator[Row]:
+        """Learning on one rank and on two, with the file that keeps it."""
         for count in (1, 2):
-            yield kept(f"ranks-{count}"), lambda count=count: self.ranks(count)
+            yield self.folder / f"ranks-{count}.json", lambda count=count: self.ranks(count)
 
 
 def with_efficiency(rows: list[Record]) -> list[Record]:
@@ -155,7 +158,8 @@ def main() -> None:
     arguments = parser.parse_args()
     counts, sample, dim = ((3000,), 1500, 32) if arguments.tiny else ((1_000_000, 4_000_000, 10_000_000), 262_144, DIM)
     tables = [Measurements(arguments.work, rows, dim, sample) for rows in counts]
-    planned = [*tables[0].single_steps(), *(table.compressed("4GB") for table in tables)]
+    steps = [*tables[0].on_ranks(), *tables[-1].single_steps()]
+    planned = [*steps, *(table.compressed("4GB") for table in tables)]
     found = with_efficiency(measured_rows(planned, arguments.minutes))
     settings = {"bits": BITS, "sample": sample, "centres": CENTRES, "effort": "fast", "seed": 0, "memory": "4GB"}
     write_result(arguments.output, settings, found, ("numpy", "torch", "ray"))

@@ -124,6 +124,11 @@ class Codec(ABC):
         return float(2.0 ** np.round(np.log2(most))) if most > 0 else 1.0
 
     @cached_property
+    def _in_units(self) -> Self:
+        """The same codec in units of `unit`, with what is computed for searches: many calls of `encode` share it."""
+        return self.scaled(1 / self.unit)
+
+    @cached_property
     def may_overflow(self) -> bool:
         """Whether numbers may leave float32 on the way from codewords to a vector, which is then computed in float64.
 
@@ -216,7 +221,7 @@ class Codec(ABC):
             raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
         rows = np.atleast_2d(array)
         wanted = within_reach((directions(rows) if self.spec.scale_bits else rows) / np.float64(self.unit))
-        codes = (search or type(self).search_codes)(self.scaled(1 / self.unit), wanted, beam, sweeps)
+        codes = (search or type(self).search_codes)(self._in_units, wanted, beam, sweeps)
         return self.with_scale_level(codes, rows).reshape(*array.shape[:-1], len(self.spec.widths))
 
     def with_scale_level(self, codes: CodeArray, vectors: FloatArray) -> CodeArray:
