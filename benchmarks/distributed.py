@@ -9,6 +9,7 @@ process, `total_mb` the most of all together, with shared pages counted once. `e
 over twice that of one.
 
     ranks            `compress` on 1 and 2 ranks of torchrun, all rows in memory, for the smallest table
+    encode, sums     the same table by sums of codewords (linear codes) of 128 bits, with 2 threads
     learn-codebook   from a sample of the rows, all of which are read, for the largest table
     encode           the same by the local engine with 1 and 2 threads, and by Ray with 1 and 2 workers, to 128 bits
     assemble         the codes to one .kdc file
@@ -132,10 +133,20 @@ class Measurements:
             )
         yield kept("assemble"), self.assemble
 
-    def on_ranks(self) -> Iterator[Row]:
-        """Learning on one rank and on two, with the file that keeps it."""
+    def encode_sums(self) -> Record:
+        """All rows by sums of codewords, which are nearer to them and slower to find than what a fast plan takes."""
+        codebook, folder = self.folder / "sums.kdc", self.folder / "codes-sums"
+        shape = ("-K", 256, "-D", BITS // 8, "--composition", "linear", "--effort", "fast", "--force")
+        self._kdcode("learn-codebook", self.table, codebook, *shape, "--sample", self.sample // 4)
+        shutil.rmtree(folder, ignore_errors=True)
+        found = self._kdcode("encode", self.table, folder, "--codebook", codebook, "--threads", 2)
+        return self._record("encode, sums", found, 2)
+
+    def slow_steps(self) -> Iterator[Row]:
+        """Learning on one rank and on two, and encoding by sums, each with the file that keeps it."""
         for count in (1, 2):
             yield self.folder / f"ranks-{count}.json", lambda count=count: self.ranks(count)
+        yield self.folder / "encode-sums.json", self.encode_sums
 
 
 def with_efficiency(rows: list[Record]) -> list[Record]:
@@ -158,7 +169,7 @@ def main() -> None:
     arguments = parser.parse_args()
     counts, sample, dim = ((3000,), 1500, 32) if arguments.tiny else ((1_000_000, 4_000_000, 10_000_000), 262_144, DIM)
     tables = [Measurements(arguments.work, rows, dim, sample) for rows in counts]
-    steps = [*tables[0].on_ranks(), *tables[-1].single_steps()]
+    steps = [*tables[0].slow_steps(), *tables[-1].single_steps()]
     planned = [*steps, *(table.compressed("4GB") for table in tables)]
     found = with_efficiency(measured_rows(planned, arguments.minutes))
     settings = {"bits": BITS, "sample": sample, "centres": CENTRES, "effort": "fast", "seed": 0, "memory": "4GB"}

@@ -12,6 +12,7 @@ _WORDS = {
     "learn-codebook": "`learn-codebook`",
     "encode, local": "`encode`, threads",
     "encode, ray": "`encode --engine ray`, workers",
+    "encode, sums": "`encode`, linear codes, threads",
     "assemble": "`assemble`",
     "compress": "`compress`, all in one",
     "ranks": "`compress` on ranks",
@@ -56,31 +57,36 @@ def planned() -> str:
     rows = _rows()
     if not rows:
         return ""
-    encoded = [row for row in rows if row["command"] == "encode, local" and row["workers"] == 2]
-    largest = max(encoded, key=lambda row: row["rows"])
+    product = max((row for row in rows if row["command"] == "encode, local"), key=lambda row: row["workers"])
+    sums = next(row for row in rows if row["command"] == "encode, sums")
     efficiency = min(row["efficiency"] for row in rows if row["command"] == "encode, ray" and "efficiency" in row)
-    columns = [_plan(count, largest, efficiency, _settings()["bits"]) for count in (10**8, 10**9)]
+    columns = [_plan(count, product, sums, efficiency, _settings()["bits"]) for count in (10**8, 10**9)]
     lines = [[name, *(column[name] for column in columns)] for name in columns[0]]
     return table(["computed for", "100 million rows", "1 billion rows"], lines)
 
 
-def _plan(count: int, measured_row: Record, efficiency: float, bits: int) -> dict[str, str]:
+def _plan(count: int, product: Record, sums: Record, efficiency: float, bits: int) -> dict[str, str]:
     """The column of so many rows."""
-    speed, dim = measured_row["rows_per_second"], measured_row["dim"]
-    vectors, codes = _FLOAT * count * dim, count * bits // 8
-    seconds = count / (speed / 2 * _CORES * efficiency)
-    machines = max(1, round(seconds / 3600))
-    return {
+    vectors, codes = _FLOAT * count * product["dim"], count * bits // 8
+    found = {
         "float32 vectors": _bytes(vectors),
         f"codes of {bits} bits": _bytes(codes),
-        "memory of a worker, whatever the rows": f"{measured_row['largest_mb'] / 1024:.1f} GB",
-        "encoding on 2 cores, as measured": f"{count / speed / 3600:.1f} h",
-        f"encoding on a machine with {_CORES} cores": f"{seconds / 3600:.1f} h",
-        "machines to encode in about an hour": str(machines),
-        "what each of them reads, of 1,250 MB/s that it could": f"{vectors / seconds / 1e6:,.0f} MB/s",
-        "codes sent to where they are assembled": _bytes(codes),
-        "memory of each of 64 ranks that learn from all rows": _bytes(_TABLES * vectors / 64),
+        "memory of a worker, whatever the rows": f"{sums['largest_mb'] / 1024:.1f} GB",
     }
+    for name, row in {"product": product, "linear": sums}.items():
+        speed = row["rows_per_second"]
+        seconds = count / (speed / 2 * _CORES * efficiency)
+        found[f"{name} codes: encoding on 2 cores, as measured"] = _hours(count / speed)
+        found[f"… on a machine with {_CORES} cores ({name})"] = _hours(seconds)
+        found[f"… reads from its disk or network ({name})"] = f"{vectors / seconds / 1e6:,.0f} MB/s"
+        found[f"… machines to encode in an hour ({name})"] = str(max(1, -(-int(seconds) // 3600)))
+    found["codes sent to where they are assembled"] = _bytes(codes)
+    found["memory of each of 64 ranks that learn from all rows"] = _bytes(_TABLES * vectors / 64)
+    return found
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
 
 
 def traffic() -> str:

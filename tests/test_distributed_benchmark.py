@@ -8,7 +8,7 @@ from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "distributed.py"
 RESULTS = BENCHMARK.parent / "results" / "distributed.json"
-COMMANDS = {"learn-codebook", "encode, local", "encode, ray", "assemble", "compress", "ranks"}
+COMMANDS = {"learn-codebook", "encode, local", "encode, ray", "encode, sums", "assemble", "compress", "ranks"}
 
 
 @pytest.mark.slow

@@ -87,11 +87,11 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
         Raises:
             UnknownSymbolError: there is none; the message suggests another spelling that the table has.
         """
-        self.require_rows()
         if not isinstance(symbol, str):
             raise OptionError(f"a symbol is a string, got {symbol!r}; table[{symbol!r}] takes row numbers")
         row = self._find(symbol)
         if row is None:
+            self.require_rows()
             raise UnknownSymbolError(symbol, suggestion(symbol, self))
         return row
 
@@ -106,11 +106,11 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
         Returns:
             integers in [0, N): one without a shape for a single symbol or row, else of the shape of the key.
         """
-        self.require_rows()
         if missing not in _MISSING:
             raise OptionError(f"missing must be one of {', '.join(_MISSING)}, got {missing!r}")
         if isinstance(key, str):
             return np.asarray(self.row_of(key))
+        self.require_rows()
         if isinstance(key, slice):
             return self._slice(key)
         if isinstance(key, tuple):

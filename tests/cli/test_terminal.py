@@ -173,6 +173,60 @@ def model_lines(files: Files) -> Lines:
     ]
 
 
+def codebook_lines(files: Files) -> Lines:
+    """Codebooks: of tables that are refused, and of one that is not."""
+    out, learned = files.path(".cb.kdc"), ["-K", "2", "-D", "2", "--effort", "fast"]
+    [*tables, _] = of_tables(files)
+    return [
+        *([source, files.path(".new.kdc"), *flags] for source, *flags in tables),
+        *([files.path(".parquet"), out, *learned, *flags] for flags in ([], [], ["--force", "--json"])),
+        [files.path(".parquet"), files.path("/none/out.kdc"), *learned],
+        [files.path(".parquet"), out, *learned, "--force", "--memory", files.name],
+    ]
+
+
+def encode_lines(files: Files) -> Lines:
+    """Parts that are encoded, that are there already, and that cannot be."""
+    out, codebook = files.path(".codes"), ["--codebook", files.kdc, "--threads", "1"]
+    return [
+        *([files.path(suffix), out, *codebook] for suffix in (".parquet", ".parquet", ".other.parquet", ".none")),
+        *([files.path(suffix), files.path(".new"), *codebook] for suffix in (".txt", ".csv", ".ragged.parquet")),
+        [files.path(".parquet"), out, *codebook, "--json", "--quiet"],
+        [files.path(".parquet"), out, "--codebook", files.path(".bad.kdc")],
+        [files.path(".parquet"), out, *codebook, "--engine", files.name],
+        [files.path(".parquet"), files.path("/none/codes"), *codebook],
+    ]
+
+
+def assemble_lines(files: Files) -> Lines:
+    codes, codebook = files.path(".assembled"), ["--codebook", files.kdc]
+    kdcode.encode_parts(files.path(".parquet"), codes, files.kdc)
+    return [
+        *([codes, files.path(".whole.kdc"), *codebook, *flags] for flags in ([], [], ["--force", "--json"])),
+        [files.path(".none"), files.path(".new.kdc"), *codebook],
+        [str(files.folder), files.path(".new.kdc"), *codebook],
+        [codes, files.path("/none/out.kdc"), *codebook],
+        [codes, files.path(".new.kdc"), "--codebook", files.path(".bad.kdc")],
+        [codes, files.path(".new.kdc"), f"--{files.name}"],
+    ]
+
+
+def append_lines(files: Files) -> Lines:
+    """Rows whose symbols are there already, rows that are new, and rows that cannot be read."""
+    fresh = kdcode.VectorTable([f"{files.name}new"], np.ones((1, 4), dtype=np.float32))
+    kdcode.write(fresh, files.path(".fresh.parquet"))
+    return [
+        [files.kdc, files.path(".parquet")],
+        [files.kdc, files.path(".fresh.parquet"), "--output", files.path(".larger.kdc")],
+        [files.kdc, files.path(".fresh.parquet"), "--output", files.path(".larger.kdc")],
+        [files.kdc, files.path(".fresh.parquet"), "--json"],
+        [files.kdc, files.path(".txt")],
+        [files.path(".none.kdc"), files.path(".parquet")],
+        [files.path(".bad.kdc"), files.path(".parquet")],
+        [files.kdc, files.path(".fresh.parquet"), "--beam", files.name],
+    ]
+
+
 def get_lines(files: Files) -> Lines:
     missing, symbols = f"w{files.name}", [files.symbols[0], files.symbols[3]]
     return [
@@ -205,6 +259,10 @@ LINES: dict[str, Callable[[Files], Lines]] = {
     "plan": of_tables,
     "compress": compress_lines,
     "compress-model": model_lines,
+    "learn-codebook": codebook_lines,
+    "encode": encode_lines,
+    "assemble": assemble_lines,
+    "append": append_lines,
     "info": lambda files: [*of_reading(files), [files.kdc], [files.kdc, "--json"]],
     "get": get_lines,
     "neighbors": lambda files: [

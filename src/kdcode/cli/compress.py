@@ -74,13 +74,10 @@ def command(
 ) -> None:
     """Compress the table in IN and save it as the .kdc file OUT.
 
-    With --size, --bits or --max-error the settings are chosen as by `kdcode plan`; otherwise by -K, -D and so on.
-    The exact size of OUT is printed before learning starts. Ctrl-C saves a checkpoint, and the same command resumes
-    from it; so do SIGTERM and SIGHUP. A dash stands for standard input or output.
-
-    IN may be a folder, a pattern in quotes or a URL of .npy, safetensors or Parquet parts. A table that is larger than
-    memory is learned from a sample, and its rows are encoded a piece at a time. Under torchrun, each rank has a part of
-    the rows.
+    With --size, --bits or --max-error the settings are chosen as by `kdcode plan`; otherwise by -K, -D and so on. The
+    size of OUT is printed first. Ctrl-C, SIGTERM and SIGHUP save a checkpoint, and the same command resumes. IN may be
+    a folder, pattern or URL of parts; if larger than memory, it is learned from a sample. A dash stands for standard
+    input or output.
     """
     from kdcode.formats import ReadOptions
 
