@@ -50,9 +50,11 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def running_ray():
     """Ray in this process, as a program that uses it has it."""
+    before = signal.getsignal(signal.SIGTERM)  # Ray's own handler would stay, and end this process in other tests
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    signal.signal(signal.SIGTERM, before)
     yield ray
     ray.shutdown()
 
