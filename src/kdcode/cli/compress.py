@@ -74,9 +74,9 @@ def command(
 ) -> None:
     """Compress the table in IN and save it as the .kdc file OUT.
 
-    With --size, --bits or --max-error the settings are chosen as by `kdcode plan`; otherwise by -K, -D and so on. The
-    size of OUT is printed first. Ctrl-C or SIGTERM saves a checkpoint, and the same command resumes. IN may be a
-    folder, pattern or URL of parts; if larger than memory, a sample is learned from. A dash is standard input or output.
+    With --size, --bits or --max-error settings are chosen as by `kdcode plan`, else by -K, -D and so on. Ctrl-C saves a
+    checkpoint, and the same command resumes. IN may be a folder, pattern or URL of parts; if larger than memory, a
+    sample is learned from. A dash is standard input or output.
     """
     from kdcode.formats import ReadOptions
 
