@@ -57,6 +57,7 @@ def test_two_ranks_compress_a_table_with_one_voice(folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out.kdc"]
 
 
+@pytest.mark.slow
 def test_a_bad_row_ends_all_ranks_with_one_message(folder, tmp_path):
     done = on_ranks(2, folder / "bad.npy", tmp_path / "out.kdc", "-K", "16", "-D", "4")
     assert done.returncode != 0

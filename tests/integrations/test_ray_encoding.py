@@ -101,6 +101,7 @@ def test_a_worker_that_is_killed_costs_no_row(folder, running_ray, tmp_path):
     assert (tmp_path / "local.kdc").read_bytes() == (tmp_path / "ray.kdc").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_damaged_part_is_told_as_it_is_in_one_process(folder, running_ray, tmp_path):
     (tmp_path / "parts").mkdir()
     for part in range(2):
@@ -124,6 +125,7 @@ def wait_for_codes(folder, process):
     assert process.poll() is None, process.communicate()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_ray_too_and_the_run_goes_on_elsewhere(folder, tmp_path):
     out = tmp_path / "out"
     line = [sys.executable, "-m", "kdcode", "encode", folder / "parts", out, "--codebook", folder / "cb.kdc"]
