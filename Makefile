@@ -66,6 +66,8 @@ results-full: results $(SMOLLM_PACKAGE)  ## and kdcode beside other methods, and
 	$(BIN)/python benchmarks/equal_bits.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/equal_bits
 	$(BIN)/python benchmarks/equal_bytes.py --glove $(DATA) --minilm $(MINILM)/model.safetensors --work $(or $(WORK),benchmarks/work)/equal_bytes
 	$(BIN)/python benchmarks/scaling.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/scaling
+	$(BIN)/python benchmarks/unseen_rows.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/unseen_rows
+	$(BIN)/python benchmarks/distributed.py --work $(or $(WORK),benchmarks/work)/distributed
 
 # DATA here is the folder that holds glove-100d/, ptb/ and tasks/.
 GLOVE = --data $(DATA)/glove-100d
