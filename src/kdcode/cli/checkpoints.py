@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,15 +61,14 @@ def resumable(target: str, kept: Path | None, *, fresh: bool, hold: bool = True)
         fresh: whether it is removed first.
         hold: whether this process keeps it, and not another rank.
     """
-    from kdcode.learning import Checkpoint, StoppedBySignal
-    from kdcode.learning.interrupts import ending_by_signal
+    from kdcode.learning import Checkpoint
 
     if kept is None:
         yield None  # there is no place beside standard output
         return
     try:
         checkpoint = Checkpoint(kept)
-        with ending_by_signal(), checkpoint.held() if hold else nullcontext():
+        with telling_what_is_kept(lambda: _how_to_go_on(kept)), checkpoint.held() if hold else nullcontext():
             if fresh and hold:
                 checkpoint.remove()
             yield checkpoint
@@ -81,13 +80,27 @@ def resumable(target: str, kept: Path | None, *, fresh: bool, hold: bool = True)
         raise CheckpointError(f"{error}; --fresh starts over") from error
     except LostRankError as error:
         raise LostRankError(f"{error}{_how_to_go_on(kept)}") from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_go_on(kept)) from None
-    except StoppedBySignal as stopped:
-        with suppress(OSError):  # the terminal may be gone
-            click.echo(shown(f"{stopped}{_how_to_go_on(kept)}"), err=True)
-        raise
 
 
 def _how_to_go_on(kept: Path) -> str:
     return f"; the same command resumes from {kept}" if kept.exists() else ""
+
+
+@contextmanager
+def telling_what_is_kept(kept: Callable[[], str]) -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and SIGHUP end the block with a message that says what is kept, and how to go on.
+
+    Args:
+        kept: gives the end of that message, from its semicolon on; empty where nothing is kept.
+    """
+    from kdcode.learning.interrupts import StoppedBySignal, ending_by_signal
+
+    try:
+        with ending_by_signal():
+            yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(kept()) from None
+    except StoppedBySignal as stopped:
+        with suppress(OSError):  # the terminal may be gone
+            click.echo(shown(f"{stopped}{kept()}"), err=True)
+        raise

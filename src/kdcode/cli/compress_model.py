@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from kdcode.cli import page
+from kdcode.cli.checkpoints import telling_what_is_kept
 from kdcode.cli.compress import refuse_what_is_planned
 from kdcode.cli.flags import FlaggedCommand, Sections, example, flags_for, is_given, naming_flags
 from kdcode.cli.learn import require_learning
@@ -243,26 +244,17 @@ def _goals(goal: Goal | None) -> dict[str, Any]:
 @contextmanager
 def _resumable(target: str, *, fresh: bool) -> Iterator[Path]:
     """Gives how the names of checkpoints begin, beside OUT; an interruption says that a run resumes from them."""
-    from kdcode.learning import StoppedBySignal
-    from kdcode.learning.interrupts import ending_by_signal
-
     path = Path(target).absolute()
     kept = beside(path, path.name, ".checkpoint")
     if fresh:
         _remove_checkpoints(kept)
     try:
-        with ending_by_signal():
+        with telling_what_is_kept(lambda: _how_to_go_on(kept)):
             yield kept
     except CheckpointInUseError:
         raise
     except CheckpointError as error:
         raise CheckpointError(f"{error}; --fresh starts over") from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_how_to_go_on(kept)) from None
-    except StoppedBySignal as stopped:
-        with suppress(OSError):  # the terminal may be gone
-            click.echo(shown(f"{stopped}{_how_to_go_on(kept)}"), err=True)
-        raise
 
 
 def _checkpoints(kept: Path) -> list[Path]:

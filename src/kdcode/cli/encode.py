@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdcode.cli import page
+from kdcode.cli.checkpoints import telling_what_is_kept
 from kdcode.cli.flags import FlaggedCommand, Sections, dashed, example, flags_for, is_given, naming_flags, take
 from kdcode.cli.shell import command_line
 from kdcode.errors import FileError, OptionError
@@ -174,7 +175,6 @@ def _going_on(seen: _Seen) -> Iterator[None]:
     from kdcode.bulk.encoding import require_torch
 
     require_torch()
-    from kdcode.learning.interrupts import StoppedBySignal, ending_by_signal
 
     def kept() -> str:
         if seen.last is None:
@@ -183,14 +183,8 @@ def _going_on(seen: _Seen) -> Iterator[None]:
         return f"; {done}, and the same command goes on with the others"
 
     try:
-        with ending_by_signal():
+        with telling_what_is_kept(kept):
             yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(kept()) from None
-    except StoppedBySignal as stopped:
-        with suppress(OSError):  # the terminal may be gone
-            click.echo(shown(f"{stopped}{kept()}"), err=True)
-        raise
     except FileError as error:
         if seen.last is not None and error.strerror is not None:
             raise type(error)(error.errno, f"{error.strerror}{kept()}", error.filename) from error

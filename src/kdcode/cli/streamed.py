@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from kdcode.cli import page
+from kdcode.cli.checkpoints import telling_what_is_kept
 from kdcode.cli.files import STANDARD, is_of_parts, output_file
 from kdcode.cli.flags import naming_flags
 from kdcode.errors import CheckpointError, KdcodeError, OptionError
@@ -152,8 +153,6 @@ def _announcement(table: PartedTable) -> list[str]:
 @contextmanager
 def _going_on(work: Path, *, fresh: bool) -> Iterator[None]:
     """Say what is kept where a run ends before its time."""
-    from kdcode.learning.interrupts import StoppedBySignal, ending_by_signal
-
     if fresh and work.is_dir():
         shutil.rmtree(work)
 
@@ -161,16 +160,10 @@ def _going_on(work: Path, *, fresh: bool) -> Iterator[None]:
         return f"; the same command goes on from {work}" if work.is_dir() else ""
 
     try:
-        with ending_by_signal():
+        with telling_what_is_kept(kept):
             yield
     except CheckpointError as error:
         raise CheckpointError(f"{error}; --fresh starts over") from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(kept()) from None
-    except StoppedBySignal as stopped:
-        with suppress(OSError):  # the terminal may be gone
-            click.echo(shown(f"{stopped}{kept()}"), err=True)
-        raise
     except KdcodeError:
         if kept():
             click.echo(shown(f"what is done is kept{kept()}"), err=True)
