@@ -1,7 +1,6 @@
 """Tables written in chunks: the same bytes as `save`, flat memory, and nothing left where it fails."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from kdc_bytes import Parts
 from sample_tables import KINDS, codec_of, coded_table, codes_of, words
+from small_disk import mounted_disk
 
 from kdcode import load, save
 from kdcode.errors import DamagedFileError, FileError, OptionError, StorageError, TableError
@@ -182,14 +182,8 @@ def write_many(coded, path, times):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 128 KiB; where the tests may not mount one, there is nothing to try."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", folder]
-    if shutil.which("mount") is None or subprocess.run(words, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with mounted_disk(tmp_path, 128) as disk:
+        yield disk
 
 
 @pytest.mark.parametrize("rows", [100_000, 45_000])  # more than the disk takes, and more than it takes twice

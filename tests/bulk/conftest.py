@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sample_tables import codec_of
+from small_disk import mounted_disk
 
 import kdcode
 from kdcode import CodedTable
@@ -67,14 +66,8 @@ def codebook(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 32 KiB; where the tests may not mount one, there is nothing to try."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", folder]
-    if shutil.which("mount") is None or subprocess.run(words, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with mounted_disk(tmp_path, 32) as disk:
+        yield disk
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
-import subprocess
 import threading
 import warnings
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_disk import mounted_disk
 
 import kdcode
 from kdcode.data import glove_50d
@@ -408,14 +407,8 @@ def test_a_checkpoint_that_is_no_file_is_refused(tmp_path, make):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 96 KiB; where the tests may not mount one, there is nothing to try."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", folder]
-    if shutil.which("mount") is None or subprocess.run(words, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with mounted_disk(tmp_path, 96) as disk:
+        yield disk
 
 
 def test_a_full_disk_is_no_end_of_a_run(small_disk):
