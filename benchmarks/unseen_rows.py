@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from equal_bits import ROWS, UNSEEN, read_rows
 from own_process import measured_apart
 from peers import Matrix
 from result_file import write_result
@@ -27,7 +28,7 @@ import kdcode
 from kdcode.learning import encode
 
 RESULTS = Path(__file__).parent / "results" / "unseen_rows.json"
-ROWS, UNSEEN, BITS = 50_000, 5_000, 8
+BITS = 8
 BEAMS = ((8, 0), (8, 4), (16, 4), (32, 4), (64, 4))
 TURNS = 5
 LSQ, RQ = "faiss LSQ", "faiss RQ"
@@ -185,19 +186,6 @@ def _speeds(unseen: Matrix, way: Way, lsq: Callable[[Matrix], Any]) -> dict[str,
 def _error(vectors: Matrix, copy: Matrix) -> float:
     around_mean = np.square(vectors - vectors.mean(axis=0)).sum()
     return round(float(np.square(vectors - copy).sum() / around_mean), 5)
-
-
-def read_rows(glove: Path | None) -> tuple[Matrix, Matrix]:
-    """Rows to learn from and rows to keep back, both spread over the table."""
-    if glove is None:
-        from kdcode.data import glove_50d
-
-        vectors, rows, unseen = np.asarray(glove_50d().matrix[:1100], dtype=np.float32), 1000, 100
-    else:
-        rows, unseen = ROWS, UNSEEN
-        vectors = np.load(glove / "vectors.npy", mmap_mode="r")[: ROWS + UNSEEN].astype(np.float32)
-    back = np.arange(len(vectors)) % (rows // unseen + 1) == 0
-    return vectors[~back], vectors[back]
 
 
 def main() -> None:
