@@ -17,7 +17,7 @@ from kdcode.compiled_codes import CompiledCodes
 from kdcode.errors import OptionError, RowError
 from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows
 from kdcode.search import QUERIES_AT_ONCE, Request
-from kdcode.stored_array import ArrayInFile
+from kdcode.stored_array import PackedRows
 from kdcode.symbols import RowNumbers, StoredSymbols, checked_rows, pack_symbols
 from kdcode.table import VectorTable
 
@@ -53,7 +53,7 @@ class CodedTable(TableMapping):
     def __init__(
         self,
         symbols: StoredSymbols | RowNumbers,
-        packed: ArrayInFile,
+        packed: PackedRows,
         codec: Codec,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class CodedTable(TableMapping):
         if packed.dtype != np.uint8 or packed.shape[1:] != (width,):
             raise OptionError(f"codes: expected uint8 of shape (rows, {width}), got {packed.dtype} of {packed.shape}")
         self.symbols: StoredSymbols | RowNumbers = symbols
-        self.packed = packed
+        self.packed = codec.stored_rows(packed)
         self.codec = codec
         self.provenance = dict(provenance or {})
         self._compiled = CompiledCodes()
@@ -125,7 +125,7 @@ class CodedTable(TableMapping):
     @property
     def sizes(self) -> Sizes:
         """Bytes of each part, as stored."""
-        return self.spec.sizes(len(self), self.symbols.nbytes)
+        return self.spec.sizes_of_rows(self.packed, self.symbols.nbytes)
 
     @cached_property
     def codes(self) -> npt.NDArray[np.unsignedinteger[Any]]:
@@ -180,13 +180,13 @@ class CodedTable(TableMapping):
         if sums is not None:
             return sums.decode(np.ascontiguousarray(rows, dtype=np.int64))
         if len(rows) <= _FEW_ROWS:
-            return self.codec.decode(self.codec.unpack(self.packed[rows]))
+            return self.codec.decode_packed(self.packed[rows])
         vectors = np.empty((len(rows), self.embedding_dim), dtype=np.float32)
         at_once = min(rows_at_once(self.spec.row_width), self._codes_at_once)
         codec = self.codec.as_float32() if len(rows) > self.codebook_size else self.codec
         for start in range(0, len(rows), at_once):
             part = rows[start : start + at_once]
-            vectors[start : start + at_once] = codec.decode(codec.unpack(self.packed[part]))
+            vectors[start : start + at_once] = codec.decode_packed(self.packed[part])
         return vectors
 
     def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:

@@ -22,6 +22,7 @@ from kdcode.errors import KdcodeError
 DTYPES = {
     "U8": "uint8",
     "I8": "int8",
+    "U16": "uint16",
     "U64": "uint64",
     "F16": "float16",
     "F32": "float32",

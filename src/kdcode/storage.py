@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode._version import __version__
-from kdcode.codec import Codec, CodecSpec, codec_from_tensors
+from kdcode.codec import Codec, CodecSpec, TransformSpec, codec_from_tensors
 from kdcode.codec.sizes import MAX_HEADER_BYTES
+from kdcode.codec.spec import TRANSFORM
 from kdcode.coded import CodedTable
 from kdcode.digests import DIGEST_BYTES, Digester, digest_bytes
 from kdcode.errors import DamagedFileError, OptionError, StorageError, file_error
@@ -38,10 +39,10 @@ MAX_NESTING = 32
 CHECKS = ("lazy", "full", "none")
 """When `load` checks the content of a file."""
 
-_DTYPES = ("U8", "I8", "U64", "F16", "F32")
-_SPEC_TYPES: dict[str, type] = {
-    item.name: {"int": int, "bool": bool, "str": str}[str(item.type)] for item in fields(CodecSpec)
-}
+_DTYPES = ("U8", "I8", "U16", "U64", "F16", "F32")
+_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str, "float": float, "tuple[int, ...]": list}
+_SPECS = {TRANSFORM: TransformSpec}
+"""Kinds of codecs whose specs have fields of their own."""
 _SYMBOL_TENSORS = ("blocks", "ends", "heads", "order")
 
 Places = dict[str, TensorPlace]
@@ -89,7 +90,8 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
     """
     tensors = {name: WrittenTensor.of(array) for name, array in coded.codec.tensors().items()}
     if len(coded):
-        tensors["codes"] = WrittenTensor.of(coded.packed)
+        rows = coded.codec.row_tensors(coded.packed)
+        tensors |= {name: WrittenTensor.of(array) for name, array in rows.items()}
     if isinstance(coded.symbols, StoredSymbols):
         arrays = coded.symbols.arrays.items()
         tensors |= {f"symbols.{name}": WrittenTensor.of(array) for name, array in arrays}
@@ -142,7 +144,7 @@ def metadata_text(spec: CodecSpec, count: int, provenance: Mapping[str, Any]) ->
     metadata = {
         "format": FORMAT_VERSION,
         "num_embeddings": count,
-        **{name: getattr(spec, name) for name in _SPEC_TYPES},
+        **{item.name: getattr(spec, item.name) for item in fields(spec)},
         "written_by": f"kdcode {__version__}",
         "provenance": provenance,
     }
@@ -291,20 +293,28 @@ def _assemble(metadata: Mapping[str, Any], arrays: Mapping[str, ArrayInFile], li
     rest = dict(arrays)
     if not count:
         return CodedTable.of_codec(_codec_of(spec, rest, limit), provenance)
-    packed = rest.pop("codes", None)
-    if packed is None:
-        raise StorageError("codes: missing")
-    if packed.dtype != np.uint8 or packed.shape != (count, spec.row_bytes):
-        raise StorageError(
-            f"codes: expected uint8 of shape {(count, spec.row_bytes)}, got {packed.dtype} of shape {packed.shape}"
-        )
+    rows = _rows_in(rest, spec, count)
     symbols = _symbols_of(rest, count, limit)
-    return CodedTable(symbols, packed, _codec_of(spec, rest, limit, count), provenance)
+    codec = _codec_of(spec, rest, limit, count)
+    return CodedTable(symbols, codec.rows_of_tensors(rows, count), codec, provenance)
+
+
+def _rows_in(arrays: dict[str, ArrayInFile], spec: CodecSpec, count: int) -> dict[str, ArrayInFile]:
+    """The tensors of rows, which are removed from `arrays`."""
+    found = {}
+    for name, (dtype, shape) in spec.row_layout(count).items():
+        if name not in arrays:
+            raise StorageError(f"{name}: missing")
+        array = found[name] = arrays.pop(name)
+        known = tuple(number for number, wanted in zip(array.shape, shape, strict=False) if wanted is not None)
+        if array.dtype != dtype or len(array.shape) != len(shape) or known != tuple(n for n in shape if n is not None):
+            raise StorageError(f"{name}: expected {dtype} of shape {shape}, got {array.dtype} of shape {array.shape}")
+    return found
 
 
 def _codec_of(spec: CodecSpec, arrays: Mapping[str, ArrayInFile], limit: MemoryLimit, count: int = 0) -> Codec:
     """The codec of a file of `count` rows, to which all `arrays` must belong."""
-    for name in ("codes", *(f"symbols.{part}" for part in _SYMBOL_TENSORS)):
+    for name in (*spec.row_layout(1), *(f"symbols.{part}" for part in _SYMBOL_TENSORS)):
         if name in arrays:  # all rows have codes, and symbols were taken out before
             raise StorageError(f"{name}: there is none in a file of 0 rows")
     codec = codec_from_tensors(spec, {name: _in_memory(array) for name, array in arrays.items()})
@@ -321,10 +331,15 @@ def _in_memory(array: ArrayInFile) -> npt.NDArray[Any]:
 
 def _spec_of(metadata: Mapping[str, Any]) -> CodecSpec:
     """The shape of the codec, every field of which is in the metadata."""
-    for name, kind in _SPEC_TYPES.items():
+    shape = _SPECS.get(str(metadata.get("kind")), CodecSpec)
+    kinds = {item.name: _TYPES[str(item.type)] for item in fields(shape)}
+    for name, kind in kinds.items():
         if type(metadata.get(name)) is not kind:
             raise StorageError(f"{name}: expected a value of type {kind.__name__}, got {metadata.get(name)!r}")
-    return CodecSpec(**{name: metadata[name] for name in _SPEC_TYPES})
+    for name, kind in kinds.items():
+        if kind is list and any(type(item) is not int for item in metadata[name]):
+            raise StorageError(f"{name}: expected a list of integers, got {metadata[name]!r:.100}")
+    return shape(**{name: metadata[name] for name in kinds})
 
 
 def _symbols_of(arrays: dict[str, ArrayInFile], count: int, limit: MemoryLimit) -> StoredSymbols | RowNumbers:

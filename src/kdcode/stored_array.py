@@ -8,7 +8,7 @@ import os
 import weakref
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -223,3 +223,26 @@ class StoredArray:
 
 ArrayInFile = npt.NDArray[Any] | StoredArray
 """An array that may be in a file."""
+
+
+class PackedRows(Protocol):
+    """(N, row bytes) packed rows of a table, in memory or in a file; an array, or something like one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of a numpy array."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As of a numpy array."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the rows take as they are kept."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: Any, /) -> Any:  # noqa: ANN401 - rows as a numpy array
+        """Rows by a slice or by numbers."""
+
+    def __array__(self, *_: Any, **__: Any) -> npt.NDArray[Any]: ...  # noqa: ANN401 - as numpy calls it

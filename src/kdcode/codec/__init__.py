@@ -12,6 +12,7 @@ from kdcode.codec.compiled_sums import CompiledSums
 from kdcode.codec.lstm import Lstm
 from kdcode.codec.sizes import SizeLimit, Sizes, memory_bytes
 from kdcode.codec.spec import CodecSpec
+from kdcode.codec.transform import Transform, TransformSpec
 
 __all__ = [
     "CODECS",
@@ -22,12 +23,14 @@ __all__ = [
     "Lstm",
     "SizeLimit",
     "Sizes",
+    "Transform",
+    "TransformSpec",
     "codec_from_tensors",
     "make_codec",
     "memory_bytes",
 ]
 
-CODECS: dict[str, type[Codec]] = {codec.kind: codec for codec in (BlockSum, Lstm)}
+CODECS: dict[str, type[Codec]] = {codec.kind: codec for codec in (BlockSum, Lstm, Transform)}
 """The one table of kinds; specs and files name them by these keys."""
 
 

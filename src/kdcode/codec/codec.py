@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_scales import directions, length_ratios, nearest_level
 from kdcode.codec.spec import CodecSpec, check_values
 from kdcode.errors import OptionError, StorageError
+from kdcode.stored_array import ArrayInFile, PackedRows
 
 CodeArray = npt.NDArray[np.int64]
 Tensors = Mapping[str, npt.NDArray[Any]]
@@ -170,6 +171,30 @@ class Codec(ABC):
         if self.spec.has_invalid_codes:
             check_values(codes, self.spec)
         return codes
+
+    def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
+        """(n, row bytes) packed rows to (n, d) vectors.
+
+        Raises:
+            StorageError: as of `unpack` and `decode`.
+        """
+        return self.decode(self.unpack(packed))
+
+    def stored_rows(self, packed: PackedRows) -> PackedRows:
+        """(N, row bytes) packed rows in the form that a table keeps them in."""
+        return packed
+
+    def row_tensors(self, rows: PackedRows) -> dict[str, ArrayInFile]:
+        """What a file keeps of the rows of a table, by name."""
+        return {"codes": cast(ArrayInFile, rows)}
+
+    def rows_of_tensors(self, tensors: Mapping[str, ArrayInFile], count: int) -> PackedRows:
+        """The rows of a file; undoes `row_tensors`.
+
+        Raises:
+            StorageError: tensors that are not those of so many rows.
+        """
+        return tensors["codes"]
 
     def check_codes(self, codes: IntArray) -> None:
         """Refuse what is no (n, columns) array of codes in range."""

@@ -7,6 +7,7 @@ codewords, times an optional basis. They differ in G alone, and `CodecSpec.named
     product  G = D   product quantization (PQ); with a rotation, optimised product quantization (OPQ)
     grouped  between the two
     lstm     the paper's LSTM over codewords, a kind of its own
+    transform  a level for each coordinate after a rotation, entropy-coded: see `kdcode.codec.transform`
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from kdcode.codec.quantized import DTYPE_BYTES, scale_shape
 from kdcode.codec.sizes import Sizes
 from kdcode.errors import OptionError, StorageError
 from kdcode.limits import MemoryLimit
+from kdcode.stored_array import PackedRows
 
-BLOCK_SUM, LSTM = "block-sum", "lstm"
-KINDS = (BLOCK_SUM, LSTM)
+BLOCK_SUM, LSTM, TRANSFORM = "block-sum", "lstm", "transform"
+KINDS = (BLOCK_SUM, LSTM, TRANSFORM)
 """The kinds of codec, as files name them."""
 
-COMPOSITIONS = ("linear", "product", "grouped", "lstm")
+COMPOSITIONS = ("linear", "product", "grouped", "lstm", TRANSFORM)
 """The names by which people ask for a codec."""
 
 MAX_CODEBOOK_SIZE = 1 << 16
@@ -96,13 +98,13 @@ class CodecSpec:
             raise OptionError(f"kind: expected one of {', '.join(KINDS)}, got {self.kind!r}")
         if self.codebook_dtype not in DTYPE_BYTES:
             raise OptionError(f"codebook_dtype must be one of {', '.join(DTYPE_BYTES)}, got {self.codebook_dtype!r}")
-        _within("codebook_size", self.codebook_size, 2, MAX_CODEBOOK_SIZE)
-        _within("scale_bits", self.scale_bits, 0, MAX_SCALE_BITS)
-        _within("code_length", self.code_length, 1, MAX_CODE_LENGTH)
+        within("codebook_size", self.codebook_size, 2, MAX_CODEBOOK_SIZE)
+        within("scale_bits", self.scale_bits, 0, MAX_SCALE_BITS)
+        within("code_length", self.code_length, 1, MAX_CODE_LENGTH)
         for name in ("embedding_dim", "inner_dim"):
-            _within(name, getattr(self, name), 1, 1 << 48)
-        one_block = self.kind == LSTM or self.inner_dim != self.embedding_dim
-        _within("groups", self.groups, 1, 1 if one_block else min(self.code_length, self.inner_dim))
+            within(name, getattr(self, name), 1, 1 << 48)
+        one_block = self.kind != BLOCK_SUM or self.inner_dim != self.embedding_dim
+        within("groups", self.groups, 1, 1 if one_block else min(self.code_length, self.inner_dim))
         if not self.basis and (self.kind == LSTM or self.inner_dim != self.embedding_dim):
             raise OptionError(
                 f"a codec of {self.inner_dim} inner and {self.embedding_dim} outer dimensions needs a basis"
@@ -135,6 +137,8 @@ class CodecSpec:
             codebook_dtype: float32, float16 or int8.
             scale_bits: of the scale of every row.
         """
+        if composition == TRANSFORM:
+            raise OptionError("composition: the shape of a transform codec follows from a table; use compress")
         if composition not in COMPOSITIONS:
             raise OptionError(f"composition must be one of {', '.join(COMPOSITIONS)}, got {composition!r}")
         kind, inner, blocks, basis = BLOCK_SUM, embedding_dim, 1, rotation
@@ -177,6 +181,11 @@ class CodecSpec:
     def is_rotated(self) -> bool:
         """Whether the basis is a rotation."""
         return self.kind == BLOCK_SUM and self.basis and self.inner_dim == self.embedding_dim
+
+    @property
+    def has_codewords(self) -> bool:
+        """Whether positions choose among codewords of a codebook."""
+        return True
 
     @property
     def adds_codewords(self) -> bool:
@@ -239,6 +248,10 @@ class CodecSpec:
             layout["scale_levels"] = ("float32", (1 << self.scale_bits,))
         return layout
 
+    def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
+        """The type and shape of the stored tensors of N rows, by name; None for what the rows themselves decide."""
+        return {"codes": ("uint8", (num_embeddings, self.row_bytes))}
+
     @property
     def parameters(self) -> int:
         """Numbers to learn, as the paper counts them: K·D·e of codewords and the composition's own, but no codes."""
@@ -249,6 +262,10 @@ class CodecSpec:
         parts = {name: DTYPE_BYTES[dtype] * math.prod(shape) for name, (dtype, shape) in self.tensor_layout().items()}
         codebook = parts["codebook"] + parts.get("codebook_scale", 0)
         return Sizes(num_embeddings * self.row_bytes, codebook, sum(parts.values()) - codebook, symbol_bytes)
+
+    def sizes_of_rows(self, rows: PackedRows, symbol_bytes: int = 0) -> Sizes:
+        """The bytes of each part of a table of given rows."""
+        return self.sizes(len(rows), symbol_bytes)
 
     def check_memory(self, limit: MemoryLimit, num_embeddings: int) -> None:
         """Refuse a file whose tensors take too much memory once they are float32, or tables of a search over it.
@@ -288,6 +305,11 @@ def _split(count: int, parts: int) -> list[slice]:
     return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def _within(name: str, value: int, low: int, high: int) -> None:
+def within(name: str, value: int, low: int, high: int) -> None:
+    """Refuse a number that is not in a range, both ends of which are allowed.
+
+    Raises:
+        OptionError: with the name.
+    """
     if not low <= value <= high:
         raise OptionError(f"{name}: expected {low} to {high}, got {value}")

@@ -1,0 +1,22 @@
+"""Transform codes: rotate, quantize each coordinate along a trellis, entropy-code each row.
+
+Near the rate-distortion limit of a Gaussian, where sums of codewords would need too many codewords: at a few bits a
+coordinate. The parts, from the bottom:
+
+trellis.py        two interleaved scalar quantizers, and the state machine that chooses between them
+level_tables.py   how often each level is expected, and what it stands for
+range_coder.py    arithmetic coding of many rows at once
+reflections.py    a rotation as a product of rounded Householder reflections
+viterbi.py        the best levels of a row
+row_search.py     the levels and the length of each row
+ragged_rows.py    rows of different lengths, any of which can be read alone
+spec.py, codec.py  the codec
+compiled_levels.py  the same loops as compiled code
+"""
+
+from kdcode.codec.transform.codec import Transform
+from kdcode.codec.transform.level_tables import LevelTables, fitted_tables
+from kdcode.codec.transform.ragged_rows import RaggedRows, RaggedWriter
+from kdcode.codec.transform.spec import TransformSpec
+
+__all__ = ["LevelTables", "RaggedRows", "RaggedWriter", "Transform", "TransformSpec", "fitted_tables"]

@@ -1,0 +1,149 @@
+"""LevelTables: how often each level is expected, and what it stands for; one pair of tables for each context.
+
+A context is a class of coordinates of similar spread. It has a table for each of the two quantizers of the trellis,
+symmetric in the sign of the level: a frequency for level 0, one for each magnitude, and one for all larger magnitudes
+("escape"), whose excess follows in bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.arrays import DoubleArray, FloatArray
+from kdcode.errors import OptionError
+
+PRECISION = 15
+"""Frequencies of a table add up to two to the power of this."""
+TOTAL = 1 << PRECISION
+SHIFT_UNIT = 1 / 512
+"""What one unit of a stored shift is, as a share of the step."""
+ESCAPE_BITS = 17
+"""The longest excess of an escaped value, in bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class LevelTables:
+    """Tables as they are stored.
+
+    Args:
+        magnitudes: (T, 2) uint16, the largest magnitude with a frequency of its own, by context and quantizer.
+        frequencies: (F,) uint16, of all tables in turn: level 0, magnitude 1 (each sign), …, the escape.
+        shifts: (T, 2) uint8, by how much levels other than 0 lie nearer to zero than the multiple of the step.
+
+    Raises:
+        OptionError: tables that do not add up.
+    """
+
+    magnitudes: npt.NDArray[np.uint16]
+    frequencies: npt.NDArray[np.uint16]
+    shifts: npt.NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        lengths = self.magnitudes.reshape(-1).astype(np.int64) + 2
+        if int(lengths.sum()) != len(self.frequencies):
+            raise OptionError(
+                f"frequencies: expected {int(lengths.sum())} numbers for the given magnitudes, got "
+                f"{len(self.frequencies)}"
+            )
+        if not self.frequencies.all():
+            raise OptionError("frequencies: expected numbers of at least 1")
+        totals = np.add.reduceat(self.sizes, self.first[:-1])
+        if (totals != TOTAL).any():
+            at = int((totals != TOTAL).argmax())
+            raise OptionError(f"frequencies: those of table {at} add up to {totals[at]}, expected {TOTAL}")
+
+    @property
+    def count(self) -> int:
+        """T, the number of contexts."""
+        return len(self.magnitudes)
+
+    @cached_property
+    def first(self) -> npt.NDArray[np.int64]:
+        """(2T + 1,) where the values of each table begin in `sizes` and `starts`; table 2t + q is that of context t."""
+        values = 2 * self.magnitudes.reshape(-1).astype(np.int64) + 2
+        return np.concatenate([[0], np.cumsum(values)])
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """(values,) the frequency of each code value, escape last, of all tables in turn."""
+        magnitudes = self.magnitudes.reshape(-1).astype(np.int64)
+        repeats = np.full(len(self.frequencies), 2)
+        ends = np.cumsum(magnitudes + 2)
+        repeats[ends - 1] = 1
+        repeats[ends - magnitudes - 2] = 1
+        return np.repeat(self.frequencies.astype(np.int64), repeats)
+
+    @cached_property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """(values,) the frequencies of the values before each one in its table, added up."""
+        before = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+        return before - np.repeat(before[self.first[:-1]], np.diff(self.first))
+
+    @cached_property
+    def places(self) -> npt.NDArray[np.int64]:
+        """(values,) `starts`, each table's moved up by its number times `TOTAL`, so that one search finds a value."""
+        return self.starts + np.repeat(np.arange(2 * self.count) * TOTAL, np.diff(self.first))
+
+    @cached_property
+    def escapes(self) -> npt.NDArray[np.int64]:
+        """(2T,) the code value from which each table escapes."""
+        return np.diff(self.first) - 1
+
+    @cached_property
+    def shift_of(self) -> FloatArray:
+        """(2T,) the shifts in units of the step."""
+        return (self.shifts.reshape(-1) * np.float32(SHIFT_UNIT)).astype(np.float32)
+
+    def costs(self, largest: int) -> FloatArray:
+        """(2T, largest + 1) bits of a level by its magnitude."""
+        return np.stack([self._costs_of(table, largest) for table in range(2 * self.count)]).astype(np.float32)
+
+    def _costs_of(self, table: int, largest: int) -> DoubleArray:
+        sizes = self.sizes[self.first[table] : self.first[table + 1]].astype(np.float64)
+        own = np.concatenate([sizes[:1], sizes[1:-1:2]])[: largest + 1]
+        excess = np.arange(1, largest + 2 - len(own))  # of the escaped magnitudes, from 1
+        escaped = PRECISION - np.log2(sizes[-1]) + 2 * np.floor(np.log2(2 * excess)) + 1
+        return np.concatenate([PRECISION - np.log2(own), escaped])
+
+
+def fitted_tables(counts: DoubleArray, shifts: DoubleArray, rare: float = 0.5) -> LevelTables:
+    """Tables for (T, 2, M + 1) counts of magnitudes and (T, 2) shifts in units of the step.
+
+    Magnitudes above the last one that was seen more than `rare` times have no frequency of their own.
+    """
+    found = [_frequencies(table, rare) for table in counts.reshape(-1, counts.shape[2])]
+    return LevelTables(
+        np.array([len(own) - 2 for own in found], dtype=np.uint16).reshape(counts.shape[:2]),
+        np.concatenate(found).astype(np.uint16),
+        np.clip(np.rint(shifts / SHIFT_UNIT), 0, 255).astype(np.uint8),
+    )
+
+
+def _frequencies(counts: DoubleArray, rare: float) -> npt.NDArray[np.int64]:
+    """Level 0, magnitudes, escape: whole numbers of at least 1 that add up to `TOTAL`, signs counted."""
+    seen = np.flatnonzero(counts > rare)
+    last = int(seen[-1]) if len(seen) else 0
+    weight = np.full(last + 2, 2.0)  # two signs
+    weight[[0, -1]] = 1
+    shares = np.concatenate([counts[: last + 1], [counts[last + 1 :].sum() + rare]]) / weight
+    shares = np.maximum(shares, rare / 4)
+    found = np.maximum(1, np.floor(shares / (shares * weight).sum() * (TOTAL - 2 * weight.sum()))).astype(np.int64)
+    left = int(TOTAL - (found * weight).sum())
+    pairs = np.argsort(-shares[1:-1], kind="stable") + 1
+    if len(pairs) and left > 1 and shares[pairs[0]] > shares[0]:
+        found[pairs[0]] += left // 2
+        left %= 2
+    found[0] += left
+    return found
+
+
+def as_lookup(tables: LevelTables, bits: int) -> npt.NDArray[Any]:
+    """(2T, 2^bits) for the leading bits of a place in a table, the first code value that may be there."""
+    keys = (np.arange(1 << bits) << (PRECISION - bits)) + np.arange(2 * tables.count)[:, None] * TOTAL
+    found = np.searchsorted(tables.places, keys, side="right") - 1
+    return np.asarray(found - tables.first[:-1, None], dtype=np.uint16)

@@ -1,0 +1,113 @@
+"""An orthogonal matrix as a product of Householder reflections, stored in a few bits a number.
+
+A rotation of d dimensions has half as many degrees of freedom as its matrix has numbers, and reflections have no more
+than that: the j-th changes the coordinates from j on, and the first number of its vector is 1. However its numbers are
+rounded, a reflection stays orthogonal. Where only the first k directions matter, k reflections lead there, and the
+others stay near the axes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode import bitpack
+from kdcode.arrays import DoubleArray, FloatArray
+
+_CLIPS = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4)
+"""Shares of the largest number that may become the largest integer: what is beyond is cut off."""
+_GROUP = 8
+"""Numbers that are packed together, into as many bytes as a number has bits."""
+
+
+def stored_numbers(reflections: int, dim: int) -> int:
+    """How many numbers so many reflections of d dimensions have."""
+    return reflections * (dim - 1) - reflections * (reflections - 1) // 2
+
+
+def packed_shape(reflections: int, dim: int, bits: int) -> tuple[int, int]:
+    """The shape of the bytes that they take."""
+    return -(-stored_numbers(reflections, dim) // _GROUP), bits
+
+
+def rounded_reflections(directions: DoubleArray, bits: int) -> tuple[npt.NDArray[np.uint8], FloatArray]:
+    """Reflections whose product begins with given directions, up to rounding and signs.
+
+    Each is made from what those before it, as they were rounded, leave of its direction.
+
+    Args:
+        directions: (d, k) orthonormal columns.
+        bits: of each number.
+
+    Returns:
+        The packed numbers, and (k,) their scales.
+    """
+    left = np.array(directions, dtype=np.float64)
+    dim, count = left.shape
+    numbers, scales = [], np.zeros(count, dtype=np.float32)
+    for j in range(count):
+        vector = left[j:, j].copy()
+        vector[0] += np.copysign(np.linalg.norm(vector), vector[0])
+        rounded, scales[j] = _rounded(vector[1:] / (vector[0] or 1.0), bits)
+        numbers.append(rounded)
+        vector = np.concatenate([[1.0], rounded * np.float64(scales[j])])
+        left[j:, j:] -= np.outer(vector, 2 / (vector @ vector) * (vector @ left[j:, j:]))
+    flat = np.concatenate([*numbers, np.zeros(-stored_numbers(count, dim) % _GROUP)]) + (1 << (bits - 1))
+    return bitpack.pack(flat.astype(np.int64).reshape(-1, _GROUP), [bits] * _GROUP), scales
+
+
+def reflection_vectors(
+    packed: npt.NDArray[np.uint8], scales: FloatArray, dim: int, bits: int, dtype: npt.DTypeLike = np.float64
+) -> npt.NDArray[np.floating]:
+    """(k, d) vectors, each times the root of two over its length, so that a reflection is I - v vᵀ."""
+    count = len(scales)
+    flat = bitpack.unpack(packed, [bits] * _GROUP).reshape(-1)[: stored_numbers(count, dim)]
+    vectors = np.zeros((count, dim), dtype=dtype)
+    start = 0
+    for j, scale in enumerate(scales):
+        end = start + dim - 1 - j
+        vectors[j, j] = 1
+        vectors[j, j + 1 :] = (flat[start:end].astype(np.float64) - (1 << (bits - 1))) * scale
+        vectors[j] *= np.sqrt(2 / np.square(vectors[j]).sum(dtype=np.float64))
+        start = end
+    return vectors
+
+
+def product(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    """(k, d) reflection vectors to the (d, d) matrix R that their product is: y = x R, and x = y Rᵀ.
+
+    In blocks (the compact WY form), since products of matrices are quicker than one vector after another.
+    """
+    count, dim = vectors.shape
+    found = np.eye(dim, dtype=vectors.dtype)
+    for end in range(count, 0, -_BLOCK):
+        some = vectors[max(0, end - _BLOCK) : end]
+        found -= some.T @ (_triangle(some) @ (some @ found))
+    return found
+
+
+_BLOCK = 64
+
+
+def _triangle(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    """(k, k) T of I - Vᵀ T V, which is the product of the reflections of (k, d) vectors."""
+    gram = vectors @ vectors.T
+    found = np.eye(len(vectors), dtype=vectors.dtype)
+    for j in range(1, len(vectors)):
+        found[:j, j] = -found[:j, :j] @ gram[:j, j]
+    return found
+
+
+def _rounded(numbers: DoubleArray, bits: int) -> tuple[DoubleArray, np.float32]:
+    """Whole numbers, and their scale: that of the least squared error among a few."""
+    most = (1 << (bits - 1)) - 1
+    largest = float(np.abs(numbers).max(initial=0))
+    best, error = (np.zeros(len(numbers)), np.float32(0)), np.inf
+    for clip in _CLIPS if largest > 0 else ():
+        scale = np.float32(largest * clip / most)
+        if scale > 0:
+            whole = np.clip(np.rint(numbers / scale), -most, most)
+            lost = float(np.square(whole * scale - numbers).sum())
+            if lost < error:
+                best, error = (whole, scale), lost
+    return best

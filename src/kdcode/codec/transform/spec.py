@@ -1,0 +1,175 @@
+"""TransformSpec: what fixes the tensors of a transform codec, and the classes of its rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from kdcode import bitpack
+from kdcode.codec.sizes import Sizes
+from kdcode.codec.spec import TRANSFORM, CodecSpec, within
+from kdcode.codec.transform.ragged_rows import index_bytes, index_layout
+from kdcode.codec.transform.reflections import packed_shape
+from kdcode.codec.transform.trellis import STATES
+from kdcode.errors import OptionError
+from kdcode.limits import MemoryLimit
+from kdcode.stored_array import PackedRows
+
+MAX_CLASSES = 256
+MAX_CONTEXTS = 256
+MAX_ROW_BYTES = 1 << 20
+MOST_SIDES = 16
+"""Of how many coordinates, at most, the end of a row says on which side of their level they lie."""
+SIDE_UNIT = 1 / 128
+"""What one unit of a stored side is, as a share of the step."""
+REFLECTION_BITS = (4, 5, 6, 8)
+"""Bits that a number of a reflection may have."""
+
+_BYTES = {"float32": 4, "uint16": 2, "uint8": 1, "int8": 1}
+
+
+@dataclass(frozen=True)
+class TransformSpec(CodecSpec):
+    """The shape of a transform codec: a code has D = d levels, one for each coordinate after a rotation.
+
+    Rows are entropy-coded, each by itself, into one of a few lengths: a row has a class, which says its length in
+    bytes. With one class all rows are equally long.
+
+    Args:
+        reflections: k, how many Householder reflections the rotation is a product of; 0 for none.
+        reflection_bits: of each of their numbers.
+        states: of the trellis.
+        contexts: T, for each of which there are tables of frequencies.
+        frequencies: F, how many numbers all tables have together.
+        lengths: (classes,) bytes of a row, by class.
+        mean_length: bytes of a row on average, over those that the codec was made for.
+    """
+
+    reflections: int = 0
+    reflection_bits: int = 6
+    states: int = 8
+    contexts: int = 1
+    frequencies: int = 4
+    lengths: tuple[int, ...] = (1,)
+    mean_length: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", tuple(self.lengths))
+        super().__post_init__()
+        if (self.code_length, self.inner_dim, self.scale_bits, self.groups) != (self.embedding_dim,) * 2 + (0, 1):
+            raise OptionError("a transform codec has as many positions as dimensions, no groups and no row scales")
+        within("reflections", self.reflections, 0, max(0, self.embedding_dim - 1))
+        for name, allowed in (("reflection_bits", REFLECTION_BITS), ("states", STATES)):
+            if getattr(self, name) not in allowed:
+                raise OptionError(f"{name}: expected one of {', '.join(map(str, allowed))}, got {getattr(self, name)}")
+        within("contexts", self.contexts, 1, MAX_CONTEXTS)
+        within("frequencies", self.frequencies, 4 * self.contexts, self.contexts * 2 * (self.codebook_size + 2))
+        within("lengths", len(self.lengths), 1, MAX_CLASSES)
+        for length in self.lengths:
+            within("lengths", length, 0 if len(self.lengths) > 1 else 1, MAX_ROW_BYTES)
+        if not 0 <= self.mean_length <= max(self.lengths):
+            raise OptionError(f"mean_length: expected 0 to {max(self.lengths)}, got {self.mean_length}")
+
+    @property
+    def composition(self) -> str:
+        """The name in `COMPOSITIONS`."""
+        return TRANSFORM
+
+    @property
+    def has_codewords(self) -> bool:
+        """Whether positions choose among codewords: here they do not."""
+        return False
+
+    @property
+    def classes(self) -> int:
+        """How many classes of rows there are."""
+        return len(self.lengths)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Bits of each column of an unpacked code: d levels, the class of the row, and sides of coordinates."""
+        own = (bitpack.bits_for(self.classes), self.most_sides + 1)
+        return (bitpack.bits_for(self.codebook_size),) * self.code_length + own
+
+    @property
+    def most_sides(self) -> int:
+        """Of how many coordinates a row may say on which side of their level they lie."""
+        return min(MOST_SIDES, self.embedding_dim)
+
+    @property
+    def sides_end(self) -> int:
+        """What the last column of a code is below: a one, and a bit for each coordinate whose side is known."""
+        return 2 << self.most_sides
+
+    @property
+    def bits(self) -> int:
+        """Bits of a row on average, its class counted."""
+        return math.ceil(8 * self.mean_length) + (bitpack.bits_for(self.classes) if self.classes > 1 else 0)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a packed row in memory: its class, where there are several, and as much as the longest rows have."""
+        return max(self.lengths) + (self.classes > 1)
+
+    @property
+    def has_invalid_codes(self) -> bool:
+        """Whether bytes may stand for no code: they may."""
+        return True
+
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The numbers that vectors are made of: the mean, and the step of each class."""
+        return {"mean": (self.embedding_dim,), "steps": (self.classes,)}
+
+    def tensor_layout(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The type and shape of every stored tensor but rows and symbols, by name."""
+        layout: dict[str, tuple[str, tuple[int, ...]]] = {
+            "mean": ("float32", (self.embedding_dim,)),
+            "steps": ("float32", (self.classes,)),
+            "coordinate_contexts": ("uint8", (self.embedding_dim,)),
+            "class_contexts": ("int8", (self.classes,)),
+            "magnitudes": ("uint16", (self.contexts, 2)),
+            "frequencies": ("uint16", (self.frequencies,)),
+            "shifts": ("uint8", (self.contexts, 2)),
+            "sides": ("uint8", (self.contexts,)),
+            "search": ("float32", (2,)),
+        }
+        if self.reflections:
+            shape = packed_shape(self.reflections, self.embedding_dim, self.reflection_bits)
+            layout |= {"reflections": ("uint8", shape), "reflection_scale": ("float32", (self.reflections,))}
+        return layout
+
+    def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
+        """The type and shape of the stored tensors of N rows, by name; None for what the rows themselves decide."""
+        if self.classes == 1:
+            return super().row_layout(num_embeddings)
+        return {"codes": ("uint8", (None,)), **index_layout(num_embeddings, self.classes)}
+
+    @property
+    def own_bytes(self) -> int:
+        """Bytes of everything but rows and symbols."""
+        return sum(_BYTES[dtype] * math.prod(shape) for dtype, shape in self.tensor_layout().values())
+
+    def sizes(self, num_embeddings: int, symbol_bytes: int = 0) -> Sizes:
+        """The bytes of each part of a table of N rows, which are as long as those that the codec was made for."""
+        codes = math.ceil(num_embeddings * self.mean_length) + index_bytes(num_embeddings, self.classes)
+        return Sizes(codes, 0, self.own_bytes, symbol_bytes)
+
+    def sizes_of_rows(self, rows: PackedRows, symbol_bytes: int = 0) -> Sizes:
+        """The bytes of each part of a table of given rows."""
+        return Sizes(rows.nbytes + index_bytes(len(rows), self.classes), 0, self.own_bytes, symbol_bytes)
+
+    def check_memory(self, limit: MemoryLimit, num_embeddings: int) -> None:
+        """Refuse a file whose tables or rotation take too much memory once they are unpacked.
+
+        Raises:
+            LimitError: the tensor is named.
+        """
+        dim = self.embedding_dim
+        if self.reflections:
+            limit.check(f"reflections: a rotation of {dim} x {dim} numbers as float32", 4 * dim * dim)
+        limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 2 * self.classes * dim)
+        costs = 2 * self.contexts * (self.codebook_size // 2 + 1)
+        limit.check(f"frequencies: the bits of {costs} levels", 8 * costs)
+        limit.check(f"lengths: one row of {max(self.lengths)} bytes", max(self.lengths))
+        limit.check(f"num_embeddings: the lengths of {num_embeddings} vectors, for neighbours,", 8 * num_embeddings)
