@@ -99,6 +99,27 @@ class LevelTables:
         """(2T,) the shifts in units of the step."""
         return (self.shifts.reshape(-1) * np.float32(SHIFT_UNIT)).astype(np.float32)
 
+    def extended(self, other: LevelTables) -> LevelTables:
+        """These tables, and those of the contexts that only `other` has."""
+        if other.count <= self.count:
+            return self
+        begins = int(other.magnitudes[: self.count].astype(np.int64).sum()) + 4 * self.count
+        return LevelTables(
+            np.concatenate([self.magnitudes, other.magnitudes[self.count :]]),
+            np.concatenate([self.frequencies, other.frequencies[begins:]]),
+            np.concatenate([self.shifts, other.shifts[self.count :]]),
+        )
+
+    def cut(self, count: int) -> LevelTables:
+        """The tables of the first contexts."""
+        end = int(self.magnitudes[:count].astype(np.int64).sum()) + 4 * min(count, self.count)
+        return LevelTables(self.magnitudes[:count], self.frequencies[:end], self.shifts[:count])
+
+    def entropies(self) -> DoubleArray:
+        """(T,) bits of a level on average, by context, both quantizers alike."""
+        bits = self.sizes * (PRECISION - np.log2(self.sizes)) / TOTAL
+        return np.asarray(np.add.reduceat(bits, self.first[:-1]).reshape(-1, 2).mean(axis=1))
+
     def costs(self, largest: int) -> FloatArray:
         """(2T, largest + 1) bits of a level by its magnitude."""
         return np.stack([self._costs_of(table, largest) for table in range(2 * self.count)]).astype(np.float32)
