@@ -1,8 +1,9 @@
 """Two tables compared, the use of codes counted, and .kdc files verified."""
 
 from kdcode.evaluation.code_use import CodeUse
+from kdcode.evaluation.evaluating import evaluate
 from kdcode.evaluation.matching import RowMatch
-from kdcode.evaluation.measures import Evaluation, Measures, Sampling, WorstRow, evaluate
+from kdcode.evaluation.measures import Evaluation, Measures, Sampling, WorstRow
 from kdcode.evaluation.rate_distortion import gaussian_limit
 from kdcode.evaluation.reconstruction import TableComparison, compare_part, compare_tables, relative_error
 from kdcode.evaluation.row_losses import RowLosses
