@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from peers import ROW_PEERS, Matrix
+from peer_kinds import Matrix
+from peers import ROW_PEERS
 from torch import Tensor
 
 import kdcode
