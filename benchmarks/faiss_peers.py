@@ -49,20 +49,17 @@ def rotated_bytes(rows: int, dim: int, positions: int, bits: int, kept_as: str) 
 def _settings(
     rows: int, dim: int, most: int, *, size: Callable[..., int], divides: bool
 ) -> Iterator[tuple[Setting, int]]:
-    """For each codebook size the longest code that fits with float16 and with int8, and what it can be kept in.
+    """For each codebook size the longest code that fits with int8, and the formats in which this one fits.
 
-    That is the most accurate format that fits, and of int8 both ways to scale. A product code has positions that divide
-    d.
+    These are the most accurate, or of int8 both ways to scale: rounding costs much less than a position is worth
+    (LOG.md). A product code has positions that divide d.
     """
     lengths = [m for m in range(1, dim + 1 if divides else MOST_POSITIONS) if not divides or dim % m == 0]
     for bits in BITS:
         if 2**bits > rows // 2:
             return
-        longest = (
-            max((m for m in lengths if size(rows, dim, m, bits, kept_as) <= most), default=0)
-            for kept_as in ("float16", "int8")
-        )
-        for positions in filter(None, dict.fromkeys(longest)):
+        positions = max((m for m in lengths if size(rows, dim, m, bits, "int8") <= most), default=0)
+        if positions:
             sizes = {kept_as: size(rows, dim, positions, bits, kept_as) for kept_as in (*FORMATS, BY_CODEWORD)}
             fitting = [kept_as for kept_as in sizes if sizes[kept_as] <= most]
             tried = fitting if fitting[0] == "int8" else fitting[:1]
@@ -170,12 +167,21 @@ def _additive(vectors: Matrix, setting: Setting, quantizer: Any) -> Fitted:  # n
     return _kept_best(vectors, setting, coder)
 
 
-def _rq(vectors: Matrix, setting: Setting, beam: int = 5, rounds: int | None = None) -> Fitted:
+def _quick_rq(vectors: Matrix, setting: Setting) -> Fitted:
+    """Plain k-means in few rounds, and the nearest codeword in each position."""
     import faiss
 
     quantizer = faiss.ResidualQuantizer(vectors.shape[1], setting["positions"], setting["bits"])
-    quantizer.max_beam_size = beam
-    _see_all(quantizer.cp, len(vectors), rounds)
+    quantizer.max_beam_size, quantizer.train_type = 1, faiss.ResidualQuantizer.Train_default
+    _see_all(quantizer.cp, len(vectors), 5)
+    return _additive(vectors, setting, quantizer)
+
+
+def _rq(vectors: Matrix, setting: Setting) -> Fitted:
+    import faiss
+
+    quantizer = faiss.ResidualQuantizer(vectors.shape[1], setting["positions"], setting["bits"])
+    _see_all(quantizer.cp, len(vectors), None)
     return _additive(vectors, setting, quantizer)
 
 
@@ -190,7 +196,6 @@ _product_settings = partial(_settings, size=product_bytes, divides=True)
 _rotated_settings = partial(_settings, size=rotated_bytes, divides=True)
 _additive_settings = partial(_settings, size=additive_bytes, divides=False)
 _quick_pq = partial(_pq, rounds=5)
-_quick_rq = partial(_rq, beam=1, rounds=3)
 
 FAISS_PEERS = (
     Peer("faiss PQ", _product_settings, _pq, look=_quick_pq, learned=2),
