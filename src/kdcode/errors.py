@@ -76,6 +76,10 @@ class NoRowsError(KdcodeError, ValueError):
         )
 
 
+class GateError(KdcodeError, ValueError):
+    """A copy of a table loses more than it may: see `kdcode.evaluation.gates`."""
+
+
 class RowError(KdcodeError, IndexError):
     """A row number lies outside the table."""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kdcode.arrays import FloatArray
+from kdcode.coded import CodedTable
 from kdcode.errors import FormatError
 from kdcode.formats.blocks import line_blocks
 from kdcode.formats.file_rows import FileRows, shown
@@ -19,7 +20,7 @@ from kdcode.formats.opening import on_disk
 from kdcode.table import VectorTable
 
 
-def read_weights(path: str | Path, table: VectorTable) -> FloatArray:
+def read_weights(path: str | Path, table: VectorTable | CodedTable) -> FloatArray:
     r"""The weights that a file gives to the rows of a table.
 
     The file has either a line of a symbol and a number for each symbol, in any order, or a number alone in each line,
