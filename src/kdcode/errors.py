@@ -27,6 +27,7 @@ EXTRAS = {
     "model2vec": "model2vec>=0.10",
     "transformers": "transformers>=5.0",
     "ray": "ray[data]>=2.40",
+    "figures": "matplotlib>=3.8",
 }
 """The package behind each extra of kdcode."""
 

@@ -43,6 +43,7 @@ COMMANDS = (
     "export",
     "verify",
     "evaluate",
+    "compare",
     "formats",
     "completion",
 )
