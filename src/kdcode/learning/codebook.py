@@ -14,8 +14,8 @@ from kdcode.codec.spec import TRANSFORM
 from kdcode.codec_torch.beam_search import encode
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, TableError
-from kdcode.evaluation import evaluate
-from kdcode.evaluation.reconstruction import error_ratio
+from kdcode.evaluation import compare_tables
+from kdcode.evaluation.row_losses import error_ratio
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.checkpoint import holding
 from kdcode.learning.compression import add_provenance, chosen_options, refuse_planned, running
@@ -146,7 +146,7 @@ def _transformed(table: VectorTable, parts: SampleParts, options: CompressOption
     codes = encoded(codec, table.matrix)
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
     identity = run_identity(table, options.as_dict(), "codebook")
-    add_provenance(coded, evaluate(table, coded, table.weights), options, identity)
+    add_provenance(coded, compare_tables(table, coded, table.weights), options, identity)
     _tell_unseen(table, parts, coded)
     coded.learning_seconds = round(time.monotonic() - started, 1)
     return coded
@@ -173,7 +173,7 @@ def _learned(
     if options.scale_bits:
         codes, codec = _with_row_scales(table, parts, codes[:, : spec.code_length], codec)
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
-    add_provenance(coded, evaluate(table, coded, table.weights), options, identity)
+    add_provenance(coded, compare_tables(table, coded, table.weights), options, identity)
     _tell_unseen(table, parts, coded)
     coded.learning_seconds = round(run.seconds, 1)
     return coded

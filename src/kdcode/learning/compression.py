@@ -16,7 +16,7 @@ from kdcode.codec.spec import TRANSFORM
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.evaluation import TableComparison, evaluate_part
+from kdcode.evaluation import TableComparison, compare_part
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.gradient.encoder import Encoder
 from kdcode.learning.identity import run_identity
@@ -302,7 +302,7 @@ def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOp
 
 def _gathered(shard: TableShard, own: CodedTable) -> tuple[CodedTable | None, TableComparison]:
     """The codes of all ranks with their symbols, on rank 0, and what is lost of all rows."""
-    lost = evaluate_part(shard.table, own, shard.table.weights, shard.share)
+    lost = compare_part(shard.table, own, shard.table.weights, shard.share)
     ranks = shard.share.ranks
     packed = ranks.rows_to_first(torch.from_numpy(np.array(own.packed))).numpy()
     return CodedTable(shard.packed_symbols, packed, own.codec) if ranks.is_first else None, lost
