@@ -92,8 +92,8 @@ def test_tables_that_hardly_have_any_rows(rows, matrix):
     vectors = {"zeros": np.zeros((rows, 40)), "constant": np.ones((rows, 40)) * 3}.get(
         matrix, np.random.default_rng(0).normal(size=(rows, 40))
     )
-    coded = kdcode.compress(vectors.astype(np.float32), composition="transform", row_bytes=2000.0)
-    assert coded.decode(np.arange(rows)) == pytest.approx(vectors, abs=0.6)
+    coded = kdcode.compress(vectors.astype(np.float32), composition="transform", row_bytes=80_000.0 / rows)
+    assert coded.decode(np.arange(rows)) == pytest.approx(vectors, abs=0.1)
 
 
 def test_bytes_that_leave_nothing_for_rows_are_refused(table):

@@ -12,12 +12,10 @@ def covariance(dim, decay, seed=0):
     return (directions * np.geomspace(1, decay, dim)) @ directions.T
 
 
-def test_a_large_table_has_all_directions_and_a_small_one_fewer_or_none():
+def test_a_large_table_has_all_directions_and_a_small_one_none():
     spectrum, mean = covariance(40, 0.01), np.zeros(40)
-    counts = [chosen_rotation(mean, spectrum, rows, 100.0).reflections for rows in (1_000_000, 2000, 20)]
-    assert counts[0] == 39
-    assert counts[0] > counts[1] > counts[2] or counts[1:] == [0, 0]
-    assert counts[2] == 0
+    counts = [chosen_rotation(mean, spectrum, rows, 100.0).reflections for rows in (1_000_000, 20)]
+    assert counts == [39, 0]
 
 
 def test_coordinates_that_are_not_correlated_stay():

@@ -22,6 +22,8 @@ PRECISION = 15
 TOTAL = 1 << PRECISION
 SHIFT_UNIT = 1 / 512
 """What one unit of a stored shift is, as a share of the step."""
+_MOST_OWN = 1 << 11
+"""The largest magnitude that has a frequency of its own, at most."""
 ESCAPE_BITS = 17
 """The longest excess of an escaped value, in bits."""
 
@@ -148,7 +150,7 @@ def fitted_tables(counts: DoubleArray, shifts: DoubleArray, rare: float = 0.5) -
 def _frequencies(counts: DoubleArray, rare: float) -> npt.NDArray[np.int64]:
     """Level 0, magnitudes, escape: whole numbers of at least 1 that add up to `TOTAL`, signs counted."""
     seen = np.flatnonzero(counts > rare)
-    last = int(seen[-1]) if len(seen) else 0
+    last = min(int(seen[-1]), _MOST_OWN) if len(seen) else 0
     weight = np.full(last + 2, 2.0)  # two signs
     weight[[0, -1]] = 1
     shares = np.concatenate([counts[: last + 1], [counts[last + 1 :].sum() + rare]]) / weight

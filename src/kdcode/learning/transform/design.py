@@ -26,7 +26,8 @@ _TABLE_BYTES = 1500
 """What the tables of levels are expected to take, before they are known."""
 _EXTREMES = 32
 """How many of the longest rows are looked at, so that a row may be as long as they need."""
-_LEAST_BITS = 1.0
+_LEAST_BITS, _MOST_BITS = 1.0, 12
+"""Bits of a row at least, and of a coordinate at most: float32 numbers have no more that tell rows apart."""
 _ROWS_AT_ONCE = 4096
 
 
@@ -73,7 +74,7 @@ def design_codec(
             raise OptionError(
                 f"size: {total:,} bytes leave none for {rows:,} rows of transform codes of {dim} dimensions"
             )
-        return (1 - spare) * 8.0 * left / rows
+        return min((1 - spare) * 8.0 * left / rows, float(_MOST_BITS * dim))
 
     own = rotation.nbytes + dim + _TABLE_BYTES
     natural = fit.natural(bits_for(own, 16))

@@ -162,7 +162,7 @@ class Fit:
         longest = np.sqrt(np.square(self.extremes / self.spread).mean(axis=1).max(initial=1))
         every = int((_LONGEST * bits + len(self.spread) * np.log2(max(longest, 1.0))) / 8) + 48
         lengths = tuple(range(0, every, -(-every // MAX_CLASSES)))
-        step = float(np.sqrt(4.0 * water_level(np.square(self.spread), bits)))
+        step = self._coarse_enough(float(np.sqrt(4.0 * water_level(np.square(self.spread), bits))))
         contexts = np.maximum(context_of(self.spread / step), 0)
         tables = computed_tables(int(contexts.max()) + 1, self._largest(step))
         sides, offsets = np.full(tables.count, _FIRST_SIDE, dtype=np.uint8), np.zeros(len(lengths), dtype=np.int64)
@@ -196,6 +196,10 @@ class Fit:
             if abs(again.bits - bits) <= _CLOSE * bits:
                 break
         return found
+
+    def _coarse_enough(self, step: float) -> float:
+        """A step of which no coordinate is too large a multiple; 1 where all are zero."""
+        return max(step, self.reach / (2 * _MOST_LEVEL)) if self.reach > 0 else 1.0
 
     def _largest(self, step: float) -> int:
         return min(_MOST_LEVEL, int(self.reach / (2 * step)) + 2)
@@ -255,7 +259,8 @@ class Fit:
         errors = np.square(codec.compose(codes) - self.coordinates, dtype=np.float64).sum(axis=1)
         active = (np.abs(scaled) > _ACTIVE).sum(axis=1)
         octaves = float(np.clip((taken - bits) / scaled.shape[1], -_MOST_OCTAVES, _MOST_OCTAVES))
-        after = replace(draft, step=draft.step * 2.0**octaves, tables=tables, sides=sides).with_room_for_zeros()
+        step = self._coarse_enough(draft.step * 2.0**octaves)
+        after = replace(draft, step=step, tables=tables, sides=sides).with_room_for_zeros()
         lengths = codec.problem.lengths[classes]
         return Outcome(after, taken, self.weighted(errors), lengths, np.maximum(lengths - active * octaves / 8, 0))
 
