@@ -12,7 +12,7 @@ from kdcode.cli import page
 from kdcode.cli.files import input_file, spoken
 from kdcode.cli.flags import example
 from kdcode.printable import shown
-from kdcode.provenance import MEASURED
+from kdcode.provenance import CURVE, MEASURED
 
 
 @click.command("info", epilog=example("kdcode info glove.kdc"))
@@ -67,6 +67,8 @@ def _flat(values: Mapping[str, Any]) -> dict[str, str]:
     """Provenance by name, options under their own names, without unset ones; nothing in it can break a line."""
     flat: dict[str, str] = {}
     for name, value in values.items():
+        if name == CURVE:  # numbers by the dozen, which `kdcode report` draws
+            continue
         if isinstance(value, dict):
             flat.update(_flat(value))
         elif value is not None:

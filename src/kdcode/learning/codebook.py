@@ -143,7 +143,7 @@ def _learned(
     if options.scale_bits:
         codes, codec = _with_row_scales(table, parts, codes[:, : spec.code_length], codec)
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
-    add_provenance(coded, evaluate(table, coded, table.weights), options, identity)
+    add_provenance(coded, evaluate(table, coded, table.weights), options, identity, run.curve)
     coded.provenance.update(unseen_error=round(_unseen_error(table, parts, coded), 6), unseen_rows=len(parts.held_back))
     coded.learning_seconds = round(run.seconds, 1)
     return coded

@@ -33,6 +33,7 @@ from kdcode.learning.table_shard import TableShard
 from kdcode.learning.training_table import TrainingTable
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import BatchOptions, CompressOptions, GradientOptions, checked_spec
+from kdcode.provenance import CURVE
 
 
 @listing_keywords(RunSettings)
@@ -266,12 +267,14 @@ def _learned(
         codes, codec = with_row_scales(table, codes, codec, share)
     coded, lost = _gathered(shard, CodedTable.from_codes(None, codes, codec))
     if coded is not None:
-        add_provenance(coded, lost, options, identity)
+        add_provenance(coded, lost, options, identity, run.curve)
         coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
     return coded, found.encoder
 
 
-def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str) -> None:
+def add_provenance(
+    coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str, curve: dict[str, Any]
+) -> None:
     """Note in a coded table what was lost and how it was learned."""
     coded.provenance.update(
         learner=options.learning.name,
@@ -280,6 +283,7 @@ def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOp
         shared_codes=coded.shared_codes,
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
         fingerprint=identity,
+        **{CURVE: curve},
     )
 
 
