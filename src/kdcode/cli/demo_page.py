@@ -15,6 +15,7 @@ from kdcode.coded import CodedTable
 from kdcode.mapping import TableMapping
 from kdcode.progress_bar import clock
 from kdcode.table import VectorTable
+from kdcode.wording import percent, shared_codes
 
 WIDTH = 80
 WORDS = ("king", "monday", "france", "piano", "river")
@@ -93,8 +94,8 @@ def _loss(demo: Demo) -> Iterator[str]:
     yield _heading("What was lost")
     yield f"  {error:.1%} of the variance (relative error {error:.4f})"
     yield f"  mean cosine between a vector and its copy: {cosine:.4f}"
-    yield f"  {page.percent(recall)} of a word's 10 nearest words are the same as before"
-    yield f"  shared codes: {page.shared_codes(demo.coded.shared_codes, len(demo.coded), 'words')}"
+    yield f"  {percent(recall)} of a word's 10 nearest words are the same as before"
+    yield f"  shared codes: {shared_codes(demo.coded.shared_codes, len(demo.coded), 'words')}"
 
 
 def _codes(demo: Demo) -> Iterator[str]:
