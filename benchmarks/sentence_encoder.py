@@ -35,6 +35,7 @@ from torch import nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import kdcode
+from kdcode.evaluation import compare_tables
 
 RESULTS = Path(__file__).parent / "results" / "sentence_encoder.json"
 TOKEN_TIMES, RETRIEVAL_TIMES = (40, 20, 10, 5), (10, 20, 40)
@@ -126,7 +127,7 @@ def retrieval_record(vectors: Vectors, queries: Vectors, times: int) -> Record:
         "full_bytes": 4 * table.matrix.size,
         "bytes": coded.sizes.embedding,
         "seconds": coded.learning_seconds,
-        **kdcode.evaluate(table, coded).as_dict(),
+        **compare_tables(table, coded).as_dict(),
         "open_ms": 1e3 * opened,
         "ms_per_query": 1e3 * searched / len(queries),
         "query_recall_at_10": overlap(exact, rows[:, :10]),

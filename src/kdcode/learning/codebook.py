@@ -12,8 +12,8 @@ from kdcode.codec import Codec
 from kdcode.codec_torch.beam_search import encode
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, TableError
-from kdcode.evaluation import evaluate
-from kdcode.evaluation.reconstruction import error_ratio
+from kdcode.evaluation import compare_tables
+from kdcode.evaluation.row_losses import error_ratio
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.checkpoint import holding
 from kdcode.learning.compression import add_provenance, chosen_options, refuse_planned, running
@@ -143,7 +143,7 @@ def _learned(
     if options.scale_bits:
         codes, codec = _with_row_scales(table, parts, codes[:, : spec.code_length], codec)
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
-    add_provenance(coded, evaluate(table, coded, table.weights), options, identity, run.curve)
+    add_provenance(coded, compare_tables(table, coded, table.weights), options, identity, run.curve)
     coded.provenance.update(unseen_error=round(_unseen_error(table, parts, coded), 6), unseen_rows=len(parts.held_back))
     coded.learning_seconds = round(run.seconds, 1)
     return coded

@@ -15,7 +15,7 @@ from kdcode.arrays import checked_vectors
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.evaluation import TableComparison, evaluate_part
+from kdcode.evaluation import TableComparison, compare_part
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.gradient.encoder import Encoder
 from kdcode.learning.identity import run_identity
@@ -289,7 +289,7 @@ def add_provenance(
 
 def _gathered(shard: TableShard, own: CodedTable) -> tuple[CodedTable | None, TableComparison]:
     """The codes of all ranks with their symbols, on rank 0, and what is lost of all rows."""
-    lost = evaluate_part(shard.table, own, shard.table.weights, shard.share)
+    lost = compare_part(shard.table, own, shard.table.weights, shard.share)
     ranks = shard.share.ranks
     packed = ranks.rows_to_first(torch.from_numpy(np.array(own.packed))).numpy()
     return CodedTable(shard.packed_symbols, packed, own.codec) if ranks.is_first else None, lost

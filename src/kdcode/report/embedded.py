@@ -31,7 +31,7 @@ def packed_array(numbers: npt.NDArray[Any]) -> dict[str, str]:
     return {"type": numbers.dtype.name, "data": base64.b64encode(little.tobytes()).decode("ascii")}
 
 
-def row_numbers(rows: npt.NDArray[np.int64], below: int) -> npt.NDArray[Any]:
+def small_numbers(rows: npt.NDArray[np.int64], below: int) -> npt.NDArray[Any]:
     """Numbers in [0, below) in the smallest type that the page has for them."""
     return rows.astype(np.uint16 if below <= 1 << 16 else np.uint32)
 

@@ -15,7 +15,7 @@ from kdcode.evaluation import RowLosses
 from kdcode.evaluation.matching import RowPairs
 from kdcode.evaluation.neighbors import NearestRows, unit_rows
 from kdcode.printable import shown
-from kdcode.report.embedded import packed_array, row_numbers
+from kdcode.report.embedded import packed_array, small_numbers
 
 NEIGHBORS = 10
 """How many are shown of a symbol, before and after."""
@@ -69,7 +69,7 @@ def explored_rows(pairs: RowPairs, weights: DoubleArray | None, most: int) -> Ex
     code_bytes = copy.spec.row_bytes if isinstance(copy, CodedTable) and copy.spec.has_codebooks else 0
     count = max(1, min(most, len(pairs), MOST_BYTES // (_BYTES_OF_A_ROW + code_bytes)))
     order = np.arange(count) if weights is None else np.argsort(-weights, kind="stable")[:count]
-    numbers = pairs.rows(0, order)
+    numbers = pairs.row_numbers(0, order)
     return Explored(order, [shown(symbol) for symbol in pairs.tables[0].symbols_at(numbers)], len(pairs), weights is not None)
 
 
@@ -84,7 +84,7 @@ def explorer_data(pairs: RowPairs, losses: RowLosses, rows: Explored, on_progres
     """
     count = min(NEIGHBORS, len(rows.places) - 1)
     sides = ("before", "after")
-    numbers = pairs.rows(0, rows.places)
+    numbers = pairs.row_numbers(0, rows.places)
     found = {
         name: _neighbors(pairs, side, rows.places, count, _part(on_progress, side)) for side, name in enumerate(sides)
     }
@@ -122,7 +122,7 @@ def _neighbors(pairs: RowPairs, side: int, places: IntArray, count: int, report:
         near = np.einsum("qd,qkd->qk", units[asked], units[nearest.rows])
         cosines[asked] = np.rint(100 * near).clip(-100, 100)
         report(len(asked) + start, len(places))
-    return {"rows": packed_array(row_numbers(rows.reshape(-1), len(places))), "cosines": packed_array(cosines.reshape(-1))}
+    return {"rows": packed_array(small_numbers(rows.reshape(-1), len(places))), "cosines": packed_array(cosines.reshape(-1))}
 
 
 def _codes(pairs: RowPairs, places: IntArray) -> dict[str, Any] | None:
@@ -130,7 +130,7 @@ def _codes(pairs: RowPairs, places: IntArray) -> dict[str, Any] | None:
     copy = pairs.tables[1]
     if not isinstance(copy, CodedTable) or not copy.spec.has_codebooks:
         return None
-    codes = copy.codec.unpack(copy.packed[pairs.rows(1, places)])
+    codes = copy.codec.unpack(copy.packed[pairs.row_numbers(1, places)])
     widths = copy.spec.widths
     return {
         "packed": packed_array(bitpack.pack(codes, widths).reshape(-1)),
