@@ -42,6 +42,7 @@ COMMANDS = (
     "expand",
     "export",
     "verify",
+    "report",
     "formats",
     "completion",
 )

@@ -96,8 +96,10 @@ class Run:
 
     @property
     def curve(self) -> dict[str, Any]:
-        """How the loss fell, for provenance: the number of `steps`, and `losses` at n places, of which place i comes
-        after a share of i/n of them. What is no finite number becomes None.
+        """How the loss fell, for provenance.
+
+        It has the number of `steps`, and `losses` at n places, of which place i, counted from 1, comes after a share of
+        i/n of the steps. What is no finite number becomes None.
         """
         return {"steps": self.total_steps, "losses": [loss if math.isfinite(loss) else None for loss in self.losses]}
 

@@ -12,7 +12,7 @@ from kdcode.evaluation import CodeUse
 from kdcode.report.distributions import cosine_histogram, errors_by_rank, use_map
 from kdcode.report.explorer import Explored
 from kdcode.report.measured import Measured
-from kdcode.report.sentences import size_rows, times
+from kdcode.report.sentences import times
 from kdcode.report.symbol_map import map_data
 from kdcode.report.templates import Html, filled, filled_each
 
@@ -51,14 +51,7 @@ class Chart:
 
 def size_chart(measured: Measured) -> Chart:
     """Bytes before and after."""
-    table, parts = "", []
-    for row in size_rows(measured):
-        if row["kind"] == "whole":
-            table = str(row["name"])
-            whole = [] if table == "before" or measured.sizes is not None else [("file", row["bytes"])]
-        else:
-            whole = [(row["name"], row["bytes"])]
-        parts += [{"table": table, "part": part, "bytes": int(str(size).replace(",", ""))} for part, size in whole]
+    parts = [{"table": part.table, "part": part.part, "bytes": part.bytes} for part in measured.size_parts]
     return Chart(
         "sizes",
         "Bytes before and after",
@@ -75,8 +68,8 @@ def cosine_chart(measured: Measured) -> Chart:
         "cosine",
         "Cosines",
         "How many rows are how near to their originals. Rows below the left end are counted in the first bar.",
-        f"Cosines between vectors and their copies: mean {found.mean_cosine:.3f}, half of the rows above {low[50]:.3f}, "
-        f"1 percent below {low[1]:.3f}.",
+        f"Cosines between vectors and their copies: mean {found.mean_cosine:.3f}, half of the rows above "
+        f"{low[50]:.3f}, 1 percent below {low[1]:.3f}.",
         cosine_histogram(found.rows.cosines),
         [["percent of rows", "have a cosine below"], *([str(share), f"{value:.4f}"] for share, value in low.items())],
     )
@@ -88,12 +81,12 @@ def rank_chart(measured: Measured) -> Chart:
     order = np.arange(len(errors)) if weights is None else np.argsort(-weights, kind="stable")
     bins = errors_by_rank(errors[order])
     ranked = "weight" if weights is not None else "place in the table, which is usually that by frequency"
-    told = f"Mean relative error {bins[0]['mean']:.3f} in the first rows, {bins[-1]['mean']:.3f} in the last." if bins else ""
+    first, last = (bins[place]["mean"] if bins else 0.0 for place in (0, -1))
     return Chart(
         "rank",
         "Error by rank",
         f"Mean of ‖v − v'‖² / ‖v‖² of rows by their {ranked}; the band has 80 of 100 rows in it.",
-        told,
+        f"Mean relative error {first:.3f} in the first rows, {last:.3f} in the last.",
         {"bins": bins},
         [["ranks", "mean error", "10 percent below", "90 percent below"], *map(_rank_row, bins)],
     )
@@ -105,9 +98,9 @@ def _rank_row(found: dict[str, float]) -> list[str]:
 
 
 def curve_chart(measured: Measured) -> Chart | None:
-    """How the error fell while codes were learned; None where the file does not say."""
+    """How the error fell while codes were learned; None where the file does not say, or there was one step."""
     points = measured.curve
-    if not points:
+    if len(points) < 2:
         return None
     recorded = measured.provenance.get("relative_error")
     return Chart(
@@ -144,8 +137,8 @@ def map_chart(measured: Measured, rows: Explored) -> Chart:
         "The same symbols, before and after",
         f"{len(data['points']):,} symbols in the plane of the two principal directions of their original vectors; the "
         "colour of a point is that of its place before. Click a point to explore its symbol.",
-        f"A map of {len(data['points']):,} symbols before and after compression. The explorer below has the neighbours of "
-        "each of them as text.",
+        f"A map of {len(data['points']):,} symbols before and after. The explorer below has the neighbours of each of "
+        "them as text.",
         data,
     )
 

@@ -53,13 +53,16 @@ def use_map(use: CodeUse) -> dict[str, Any]:
     of them are.
     """
     counts = use.counts.astype(np.float64)
-    per_row, per_column = (-(-size // most) for size, most in zip(counts.shape, (_MOST_POSITIONS, _MOST_COLUMNS), strict=True))
+    per_row, per_column = (
+        -(-size // most) for size, most in zip(counts.shape, (_MOST_POSITIONS, _MOST_COLUMNS), strict=True)
+    )
     joined = _means(_means(counts, per_row).T, per_column).T
     shares = joined / max(float(counts.mean()), 1e-30)
     most = float(np.ceil(2 * min(max(np.percentile(shares, 99), 1.0), 8.0)) / 2)
     return {
         "rows": shares.shape[0],
         "columns": shares.shape[1],
+        "perRow": per_row,
         "perColumn": per_column,
         "use": packed_array(np.where(joined > 0, shares, -1).astype(np.float32).reshape(-1)),
         "most": most,

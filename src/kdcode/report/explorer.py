@@ -51,6 +51,11 @@ class Explored:
         """Whether every row is in the page."""
         return len(self.places) == self.of
 
+    @property
+    def example(self) -> int:
+        """A row to begin with: the first whose symbol is a word, and no function word; the first of all without one."""
+        return next((row for row, symbol in enumerate(self.symbols) if len(symbol) > 5 and symbol.isalpha()), 0)
+
     def place_of(self, pair: int) -> int | None:
         """The number that a pair has in the page, or None."""
         found = np.flatnonzero(self.places == pair)
@@ -70,10 +75,14 @@ def explored_rows(pairs: RowPairs, weights: DoubleArray | None, most: int) -> Ex
     count = max(1, min(most, len(pairs), MOST_BYTES // (_BYTES_OF_A_ROW + code_bytes)))
     order = np.arange(count) if weights is None else np.argsort(-weights, kind="stable")[:count]
     numbers = pairs.row_numbers(0, order)
-    return Explored(order, [shown(symbol) for symbol in pairs.tables[0].symbols_at(numbers)], len(pairs), weights is not None)
+    return Explored(
+        order, [shown(symbol) for symbol in pairs.tables[0].symbols_at(numbers)], len(pairs), weights is not None
+    )
 
 
-def explorer_data(pairs: RowPairs, losses: RowLosses, rows: Explored, on_progress: Progress | None = None) -> dict[str, Any]:
+def explorer_data(
+    pairs: RowPairs, losses: RowLosses, rows: Explored, on_progress: Progress | None = None
+) -> dict[str, Any]:
     """What `explorer` is in the data of the page.
 
     Args:
@@ -97,7 +106,7 @@ def explorer_data(pairs: RowPairs, losses: RowLosses, rows: Explored, on_progres
         "cosines": packed_array(losses.cosines[rows.places].astype(np.float32)),
         "errors": packed_array(np.minimum(losses.relative_errors[rows.places], 1e9).astype(np.float32)),
         "codes": _codes(pairs, rows.places),
-        "first": 0,
+        "first": rows.example,
     }
 
 
@@ -122,7 +131,10 @@ def _neighbors(pairs: RowPairs, side: int, places: IntArray, count: int, report:
         near = np.einsum("qd,qkd->qk", units[asked], units[nearest.rows])
         cosines[asked] = np.rint(100 * near).clip(-100, 100)
         report(len(asked) + start, len(places))
-    return {"rows": packed_array(small_numbers(rows.reshape(-1), len(places))), "cosines": packed_array(cosines.reshape(-1))}
+    return {
+        "rows": packed_array(small_numbers(rows.reshape(-1), len(places))),
+        "cosines": packed_array(cosines.reshape(-1)),
+    }
 
 
 def _codes(pairs: RowPairs, places: IntArray) -> dict[str, Any] | None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy.typing as npt
 
+from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, file_error
 from kdcode.evaluation import EvaluationOptions, evaluate
 from kdcode.evaluation.code_use import code_use
 from kdcode.evaluation.matching import match_rows
 from kdcode.evaluation.parts import WholeTable
 from kdcode.evaluation.row_losses import weights_of_pairs
-from kdcode.coded import CodedTable
 from kdcode.files import replacing
 from kdcode.inputs import TableSource, as_rows
 from kdcode.report.explorer import explored_rows, explorer_data
@@ -89,7 +89,7 @@ def make_report(
     """
     if rows < 1:
         raise OptionError(f"rows: expected at least 1, got {rows}")
-    named = about or About(**_names(original, compressed))
+    named = about or _named(original, compressed)
     tables = as_rows(original), as_rows(compressed)
     report = _Progress(on_progress)
     found = evaluate(*tables, weights, options=options, on_progress=report.of_measuring)
@@ -117,10 +117,13 @@ class _Progress:
             self._on_progress(_SHARE_OF_MEASURING + (1 - _SHARE_OF_MEASURING) * done / max(total, 1), 1.0)
 
 
-def _names(original: TableSource, compressed: TableSource) -> dict[str, object]:
+def _named(original: TableSource, compressed: TableSource) -> About:
     """The names of tables that were given as paths, and the size of the compressed file."""
-    given = {"original": original, "compressed": compressed}
-    paths = {name: Path(fspath(value)) for name, value in given.items() if isinstance(value, str | PathLike)}
-    named: dict[str, object] = {name: path.name for name, path in paths.items()}
-    file = paths.get("compressed")
-    return named | ({"file_bytes": file.stat().st_size} if file is not None and file.is_file() else {})
+    ours, theirs = (
+        Path(fspath(table)) if isinstance(table, str | PathLike) else None for table in (original, compressed)
+    )
+    return About(
+        About.original if ours is None else ours.name,
+        About.compressed if theirs is None else theirs.name,
+        theirs.stat().st_size if theirs is not None and theirs.is_file() else None,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from kdcode.arrays import DoubleArray
 from kdcode.codec import Sizes
@@ -14,6 +14,17 @@ from kdcode.evaluation import CodeUse, Evaluation
 from kdcode.evaluation.matching import RowPairs
 from kdcode.provenance import CURVE
 from kdcode.symbols import RowNumbers
+
+BEFORE, AFTER = "before", "after"
+
+
+class SizePart(NamedTuple):
+    """Some bytes of one of the two tables, `BEFORE` or `AFTER`."""
+
+    table: str
+    part: str
+    bytes: int
+    meaning: str
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,27 @@ class Measured:
             return self.about.file_bytes
         copy = self.pairs.tables[1]
         return 4 * len(copy) * copy.embedding_dim if self.sizes is None else self.sizes.total
+
+    @property
+    def size_parts(self) -> list[SizePart]:
+        """Where the bytes are, before and after."""
+        copy, sizes = self.pairs.tables[1], self.sizes
+        shape = f"{len(copy):,} rows of {copy.embedding_dim:,} float32 numbers"
+        parts = [
+            SizePart(BEFORE, "vectors", 4 * len(copy) * copy.embedding_dim, shape),
+            SizePart(BEFORE, "symbols", self.symbol_bytes, "their names, compressed"),
+        ]
+        if sizes is None:
+            parts.append(SizePart(AFTER, "table", self.bytes_after, "vectors and symbols"))
+        else:
+            parts += [
+                SizePart(AFTER, "codes", sizes.codes, "what is kept of each row"),
+                SizePart(AFTER, "codebook", sizes.codebook, "what all rows share"),
+                SizePart(AFTER, "composition", sizes.composition, "how codewords become vectors: basis, LSTM, scales"),
+                SizePart(AFTER, "symbols", sizes.symbols, "their names, compressed"),
+                SizePart(AFTER, "overhead", self.bytes_after - sizes.total, "header and digests"),
+            ]
+        return [part for part in parts if part.bytes > 0]
 
     @property
     def ratio(self) -> float:

@@ -21,7 +21,10 @@ from kdcode.run_record import learned_with
 _SCRIPTS = (
     "vendor/d3.min.js",
     "vendor/plot.umd.min.js",
-    *(f"scripts/{name}.js" for name in ("data", "theme", "charts", "symbol_search", "symbol_card", "code_tree", "main")),
+    *(
+        f"scripts/{name}.js"
+        for name in ("data", "theme", "charts", "symbol_search", "symbol_card", "code_tree", "main")
+    ),
 )
 
 
@@ -48,7 +51,7 @@ def rendered(measured: Measured, rows: Explored, explorer: Mapping[str, Any]) ->
         data=json_text(data),
         scripts=filled_each("parts/script", ({"code": Html(script)} for script in scripts)),
         **_words(measured, rows, explorer),
-        **_places(drawn),
+        **_places(measured, drawn),
     )
 
 
@@ -64,10 +67,17 @@ def _charts(measured: Measured, rows: Explored) -> dict[str, Chart]:
     return {chart.name: chart for chart in made if chart is not None}
 
 
-def _places(drawn: Mapping[str, Chart]) -> dict[str, Html]:
+def _places(measured: Measured, drawn: Mapping[str, Chart]) -> dict[str, Html]:
     """Where charts stand in the page, and what is said where there is none."""
-    none = {"curve": sentences.NO_CURVE, "use": sentences.NO_CODEWORDS}
-    html = {name: _sentence(text) for name, text in none.items()} | {name: chart.html() for name, chart in drawn.items()}
+    none = {
+        "curve": sentences.ONE_STEP if measured.curve else sentences.NO_CURVE,
+        "use": sentences.NO_CODEWORDS,
+    }
+    html = {name: _sentence(text) for name, text in none.items()} | {
+        name: chart.html() for name, chart in drawn.items()
+    }
+    if "use" in drawn:
+        html["use"] = Html(_sentence(drawn["use"].description) + html["use"])
     names = {"sizes": "size_chart", "use": "codes"}
     return {names.get(name, f"{name}_chart"): text for name, text in html.items()}
 
@@ -86,7 +96,7 @@ def _words(measured: Measured, rows: Explored, explorer: Mapping[str, Any]) -> d
         "quality_rows": filled_each("parts/quality_row", sentences.quality_rows(measured)),
         "sampling": sentences.sampled(found, len(measured.pairs)),
         "explorer_note": sentences.explorer_note(measured, rows),
-        "example": rows.symbols[min(len(rows.symbols) - 1, 100)],
+        "example": f"such as {rows.symbols[rows.example]}",
         "tree_note": _sentence(sentences.TREE if has_codes else sentences.NO_TREE),
         "worst_sentence": sentences.WORST,
         "worst_rows": Html("".join(_worst_row(row, measured, rows) for row in found.worst)),
@@ -112,7 +122,9 @@ def _made_by(measured: Measured) -> Html:
         ("The codes were learned with these settings:", about.made_by),
         ("This page was made by:", about.command),
     ]
-    return Html("".join(filled("parts/command", sentence=text, command=line) for text, line in told if line is not None))
+    return Html(
+        "".join(filled("parts/command", sentence=text, command=line) for text, line in told if line is not None)
+    )
 
 
 def _facts(measured: Measured) -> list[dict[str, object]]:
@@ -133,4 +145,5 @@ def _policy(scripts: list[str]) -> str:
     code = [asset("parts/script.html").partition("$code")[0].partition(">")[2] + script + "\n" for script in scripts]
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in code)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    nothing = "default-src 'none'; base-uri 'none'; form-action 'none'"
+    return f"{nothing}; script-src {allowed}; style-src 'unsafe-inline'; img-src data:"

@@ -1,12 +1,12 @@
-"""The report in words: the verdict, what each number means, where bytes go."""
+"""The report in words: the verdict, what each number means, which rows are in the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdcode.evaluation import Evaluation, Measures
+from kdcode.evaluation import Evaluation
 from kdcode.report.explorer import Explored
-from kdcode.report.measured import Measured
+from kdcode.report.measured import AFTER, Measured
 from kdcode.wording import percent, shared_codes
 
 _GRADES = (
@@ -17,10 +17,19 @@ _GRADES = (
 )
 """By the least recall@10: a grade, and what is said."""
 
-RULE = (
-    "The verdict goes by the share of nearest neighbours that are the same: 90% and more, 70%, 45%, or less. It cannot "
-    "know your task."
+RULE = "The verdict goes by recall@10 alone, in steps at 90%, 70% and 45%; it cannot know your task."
+NO_CURVE = "No learning curve: the file does not record how the error fell while its codes were learned."
+ONE_STEP = "No learning curve: the codes were learned in one step."
+NO_CODEWORDS = (
+    "This table has no codewords that its rows share, so there is no use of them to count, and no tree of codes below. "
+    "All other parts of the report are as usual."
 )
+TREE = (
+    "Codes that begin alike, walked position by position: choose a codeword to see which symbols have it, and how "
+    "their codes go on."
+)
+NO_TREE = "The rows of this table do not point to codewords: there is no tree of codes."
+WORST = "The rows whose vectors point farthest away from their originals. Look whether your task needs them."
 
 Row = dict[str, object]
 
@@ -36,7 +45,7 @@ def verdict(measured: Measured) -> str:
     words = next(words for least, _, words in _GRADES if found.recall_at_10 >= least)
     near = min(10, len(measured.pairs) - 1)
     kept = f"keeps {percent(found.recall_at_10)} of the {near} nearest neighbours" if near else "has one row"
-    return f"{about.compressed} is {times(measured.ratio)} than {about.original} and {kept}: {words}."
+    return f"{about.compressed} is {times(measured.ratio)} than {about.original} in float32 and {kept}: {words}."
 
 
 def times(ratio: float) -> str:
@@ -56,16 +65,17 @@ def headline_figures(measured: Measured) -> Iterator[Row]:
 def compared(measured: Measured) -> str:
     """Which rows were compared."""
     match, about = measured.found.match, measured.about
-    dim = measured.pairs.embedding_dim
+    vectors = f"with vectors of {measured.pairs.embedding_dim:,} numbers"
     if not match.by_symbol:
-        return f"{match.rows:,} rows of {dim:,} numbers were compared, row by row, since there are no symbols to match. {RULE}"
-    if match.is_complete:
-        return f"All {match.rows:,} symbols, with vectors of {dim:,} numbers, were compared. {RULE}"
-    return (
-        f"The {match.rows:,} symbols that both tables have, with vectors of {dim:,} numbers, were compared. "
-        f"{match.only_in_original:,} are only in {about.original} and {match.only_in_copy:,} only in "
-        f"{about.compressed}. {RULE}"
-    )
+        told = f"{match.rows:,} rows {vectors} were compared one by one, since there are no symbols to match."
+    elif match.is_complete:
+        told = f"All {match.rows:,} symbols, {vectors}, were compared."
+    else:
+        told = (
+            f"The {match.rows:,} symbols that both tables have, {vectors}, were compared. {match.only_in_original:,} "
+            f"are only in {about.original} and {match.only_in_copy:,} only in {about.compressed}."
+        )
+    return f"{told} {RULE}"
 
 
 def sampled(found: Evaluation, rows: int) -> str:
@@ -78,96 +88,6 @@ def sampled(found: Evaluation, rows: int) -> str:
     )
 
 
-def size_rows(measured: Measured) -> list[Row]:
-    """Where the bytes are, before and after."""
-    copy, after, sizes = measured.pairs.tables[1], measured.bytes_after, measured.sizes
-    floats = 4 * len(copy) * copy.embedding_dim
-    shape = f"{len(copy):,} rows of {copy.embedding_dim:,} float32 numbers"
-    symbols = [_size("symbols", measured.symbol_bytes, measured.bytes_before, "their names")] if measured.symbol_bytes else []
-    rows = [_size("before", measured.bytes_before, None, ""), _size("vectors", floats, measured.bytes_before, shape), *symbols]
-    rows.append(_size("after", after, None, "" if measured.about.file_bytes is None else "the file"))
-    if sizes is None:
-        return rows
-    parts = (
-        ("codes", sizes.codes, "what is kept of each row"),
-        ("codebook", sizes.codebook, "the vectors that all rows share"),
-        ("composition", sizes.composition, "what makes a vector of codewords: basis, LSTM, scales"),
-        ("symbols", sizes.symbols, "their names, compressed"),
-        ("overhead", after - sizes.total, "header and digests"),
-    )
-    return rows + [_size(name, size, after, meaning) for name, size, meaning in parts if size > 0]
-
-
-def _size(name: str, size: int, of: int | None, meaning: str) -> Row:
-    share = "" if of is None else f"{size / max(of, 1):.1%}"
-    return {"kind": "whole" if of is None else "part", "name": name, "bytes": f"{size:,}", "share": share, "meaning": meaning}
-
-
-def quality_rows(measured: Measured) -> Iterator[Row]:
-    """Every measure with its value and what it means."""
-    found, count = measured.found, len(measured.pairs)
-    yield from _measures(found, count, "")
-    if found.weighted is not None:
-        weighted = found.weighted
-        yield _quality("relative error, weighted", f"{weighted.relative_error:.4f}", "the same with every row counted by its weight")
-        yield _quality("mean cosine, weighted", f"{weighted.mean_cosine:.4f}", "the same with every row counted by its weight")
-        yield _quality("recall@10, weighted", f"{weighted.recall_at_10:.4f}", "the same for rows drawn by their weight")
-    coded = measured.coded
-    if coded is not None:
-        text = shared_codes(coded.shared_codes, len(coded), measured.what)
-        yield _quality("shared codes", f"{coded.shared_codes:,}", f"{text}; such {measured.what} have the same vector")
-
-
-def _measures(found: Measures, count: int, suffix: str) -> Iterator[Row]:
-    error, low = found.relative_error, found.cosine_percentiles
-    yield _quality(
-        f"relative error{suffix}", f"{error:.4f}",
-        f"{error:.1%} of the variance is lost: 0 is a perfect copy, 1 is the mean vector for every row",
-    )  # fmt: skip
-    yield _quality(f"mean cosine{suffix}", f"{found.mean_cosine:.4f}", "how near the direction of a vector is to the original's, 1 is the same")
-    yield _quality("cosine, 5th percentile", f"{low[5]:.4f}", "19 of 20 rows are at least as near to their originals as this")
-    yield _quality("error of lengths", f"{found.norm_error:.4f}", f"vectors are {found.norm_error:.1%} longer or shorter than they were, on average")
-    for near, recall in ((1, found.recall_at_1), (10, found.recall_at_10), (100, found.recall_at_100)):
-        if count > near:
-            whose = "the nearest neighbour is" if near == 1 else f"of the {near} nearest neighbours are"
-            text = f"in {percent(recall)} of cases {whose} the same" if near == 1 else f"{percent(recall)} {whose} the same"
-            yield _quality(f"recall@{near}", f"{recall:.4f}", text)
-    if count > 2:
-        yield _quality("rank correlation", f"{found.rank_correlation:.4f}", "whether pairs that were more similar than others still are: 1 is the same order, 0 is none")
-
-
-def _quality(name: str, value: str, meaning: str) -> Row:
-    return {"name": name, "value": value, "meaning": meaning}
-
-
-def explorer_note(measured: Measured, rows: Explored) -> str:
-    """Which rows the explorer has."""
-    what = measured.what
-    if rows.is_all:
-        return f"All {rows.of:,} {what} are in this page."
-    which = "with the largest weights" if rows.by_weight else "that come first in the table, which is usually sorted by frequency"
-    return (
-        f"This page has the {len(rows.places):,} {what} {which}, of {rows.of:,}. Neighbours, shared codes and the tree "
-        f"are those among these; all numbers above are of the whole table."
-    )
-
-
-NO_CURVE = (
-    "No learning curve: the file does not record how the error fell while its codes were learned, or nothing was learned "
-    "step by step."
-)
-NO_CODEWORDS = (
-    "This table has no codewords that its rows share, so there is no use of them to count, and no tree of codes below. "
-    "All other parts of the report are as usual."
-)
-TREE = (
-    "Codes that begin alike, walked position by position: choose a codeword to see which symbols have it, and how their "
-    "codes go on."
-)
-NO_TREE = "The rows of this table do not point to codewords, so there is no tree of codes and no code that two symbols share."
-WORST = "The rows whose vectors point farthest away from their originals. Look whether your task needs them."
-
-
 def size_sentence(measured: Measured) -> str:
     """Bytes before and after, in one sentence."""
     sizes, copy = measured.sizes, measured.pairs.tables[1]
@@ -175,8 +95,54 @@ def size_sentence(measured: Measured) -> str:
     if sizes is None:
         return whole
     alone = times(sizes.ratio(len(copy), copy.embedding_dim))
-    bits = 8 * sizes.codes / len(copy)
-    return f"{whole} Without symbols and header it is {alone}; a row takes {bits:,.0f} bits instead of {32 * copy.embedding_dim:,}."
+    row = f"a row takes {8 * sizes.codes / len(copy):,.0f} bits instead of {32 * copy.embedding_dim:,}"
+    return f"{whole} Without symbols and header it is {alone}; {row}."
+
+
+def size_rows(measured: Measured) -> Iterator[Row]:
+    """Where the bytes are, before and after."""
+    table = ""
+    for part in measured.size_parts:
+        whole = measured.bytes_after if part.table == AFTER else measured.bytes_before
+        if part.table != table:
+            table = part.table
+            yield {"kind": "whole", "name": table, "bytes": f"{whole:,}", "share": "", "meaning": ""}
+        share = f"{part.bytes / max(whole, 1):.1%}"
+        yield {"kind": "part", "name": part.part, "bytes": f"{part.bytes:,}", "share": share, "meaning": part.meaning}
+
+
+def quality_rows(measured: Measured) -> Iterator[Row]:
+    """Every measure with its value and what it means."""
+    found, coded = measured.found, measured.coded
+    for name, value, meaning in _measures(found, len(measured.pairs)):
+        yield {"name": name, "value": f"{value:.4f}", "meaning": meaning}
+    if found.weighted is not None:
+        by_weight = "the same with every row counted by its weight"
+        for name in ("relative_error", "mean_cosine", "recall_at_10"):
+            called = name.replace("_at_", "@").replace("_", " ")
+            yield {"name": f"{called}, weighted", "value": f"{getattr(found.weighted, name):.4f}", "meaning": by_weight}
+    if coded is not None:
+        told = shared_codes(coded.shared_codes, len(coded), measured.what)
+        meaning = f"{told}; such {measured.what} have the same vector" if coded.shared_codes else told
+        yield {"name": "shared codes", "value": f"{coded.shared_codes:,}", "meaning": meaning}
+
+
+def _measures(found: Evaluation, count: int) -> Iterator[tuple[str, float, str]]:
+    error, lengths = found.relative_error, found.norm_error
+    lost = f"{error:.1%} of the variance is lost: 0 is a perfect copy, 1 is the mean vector for every row"
+    yield "relative error", error, lost
+    yield "mean cosine", found.mean_cosine, "how near the direction of a vector is to the original's; 1 is the same"
+    yield "cosine, 5th percentile", found.cosine_percentiles[5], "19 of 20 rows are at least as near as this"
+    yield "error of lengths", lengths, f"vectors are {lengths:.1%} longer or shorter than they were, on average"
+    if count > 1:
+        nearest = found.recall_at_1
+        yield "recall@1", nearest, f"in {percent(nearest)} of cases the nearest neighbour is the same"
+    for near, recall in ((10, found.recall_at_10), (100, found.recall_at_100)):
+        if count > near:
+            yield f"recall@{near}", recall, f"{percent(recall)} of the {near} nearest neighbours are the same"
+    if count > 2:
+        order = "whether pairs that were more similar than others still are: 1 is the same order, 0 is none"
+        yield "rank correlation", found.rank_correlation, order
 
 
 def use_words(measured: Measured) -> str:
@@ -187,8 +153,20 @@ def use_words(measured: Measured) -> str:
     unused, every = int(use.unused.sum()), use.counts.size
     none = "Every codeword is used" if not unused else f"{unused:,} of {every:,} codewords are not used"
     return (
-        f"{none}. Used equally often, the codewords of a row could tell {use.bits:.1f} bits; as they are used, they tell "
-        f"{use.entropy:.1f} at most."
+        f"{none}. Used equally often, the codewords of a row would be worth {use.bits:.1f} bits; as they are used, "
+        f"they are worth {use.entropy:.1f} at most."
+    )
+
+
+def explorer_note(measured: Measured, rows: Explored) -> str:
+    """Which rows the explorer has."""
+    what = measured.what
+    if rows.is_all:
+        return f"All {rows.of:,} {what} are in this page."
+    which = "with the largest weights" if rows.by_weight else "that come first in the table, usually the most frequent"
+    return (
+        f"This page has the {len(rows.places):,} {what} {which}, of {rows.of:,}. Neighbours, shared codes and the tree "
+        f"are those among these; all numbers above are of the whole table."
     )
 
 

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from kdcode.arrays import DoubleArray, IntArray
+from kdcode.arrays import DoubleArray
 from kdcode.evaluation.matching import RowPairs
 from kdcode.report.explorer import Explored
 
 POINTS = 500
 """How many symbols are on the map: enough to see groups, few enough to draw at once on a phone."""
 
-_LABELS_APART = 6
-"""Cells of the grid along each side: each has one label at most, so that labels do not cover each other."""
+_LABELS = 40
+_LABEL_SIZE = (0.28, 0.09)
+"""Width and height that a label takes, where the map is 2 wide and 2 high."""
 _LONGEST_LABEL = 14
 
 
@@ -33,7 +34,8 @@ def map_data(pairs: RowPairs, rows: Explored, seed: int = 0) -> dict[str, Any]:
     before, after = projected(*(pairs.vectors(side, rows.places[picked]).astype(np.float64) for side in (0, 1)))
     drawn = np.concatenate([before, after], axis=1).round(4)
     points = [[int(row), *place] for row, place in zip(picked, drawn.tolist(), strict=True)]
-    labels = [int(picked[place]) for place in spaced(before) if len(rows.symbols[picked[place]]) <= _LONGEST_LABEL]
+    short = np.flatnonzero([len(rows.symbols[row]) <= _LONGEST_LABEL for row in picked.tolist()])
+    labels = [int(picked[short[place]]) for place in spaced(before[short], after[short])]
     return {"points": points, "labels": labels}
 
 
@@ -51,9 +53,13 @@ def projected(original: DoubleArray, copy: DoubleArray) -> tuple[DoubleArray, Do
     return before / scale, after / scale
 
 
-def spaced(points: DoubleArray) -> IntArray:
-    """The first of (n, 2) points in every cell of a grid."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    cells = ((points - low) / np.where(high > low, high - low, 1) * _LABELS_APART).astype(np.int64)
-    cells = cells.clip(max=_LABELS_APART - 1)
-    return np.sort(np.unique(cells[:, 0] * _LABELS_APART + cells[:, 1], return_index=True)[1])
+def spaced(*sides: DoubleArray) -> list[int]:
+    """Which of the (n, 2) points to label, the first ones first: those whose labels cover no other on any side."""
+    kept: list[int] = []
+    for place in range(len(sides[0])):
+        near = [np.abs(side[kept] - side[place]) for side in sides] if kept else []
+        if not any((apart < _LABEL_SIZE).all(axis=1).any() for apart in near):
+            kept.append(place)
+        if len(kept) == _LABELS:
+            break
+    return kept

@@ -15,7 +15,7 @@ class Html(str):
     __slots__ = ()
 
 
-def filled(name: str, **values: object) -> Html:
+def filled(name: str, /, **values: object) -> Html:
     """A template of `assets/` with values in place of its `$names`.
 
     Args:

@@ -9,7 +9,9 @@
     return `${(size / unit[0]).toLocaleString("en", { maximumSignificantDigits: 3 })} ${unit[1]}`;
   };
   const style = { background: "transparent", color: "inherit", fontSize: "12px" };
-  const plot = (width, options) => Plot.plot({ width, style, ...options });
+  const plot = (width, options) => Plot.plot({ width, style, marginBottom: 42, ...options });
+  const steps = (first, last, most) => d3.range(first, last + 1, Math.ceil((last - first + 1) / most));
+  const whole = (number) => (Number.isInteger(number) ? number.toLocaleString("en") : "");
 
   // Plot paints images pixel by pixel, where names of colours mean nothing: ask the style sheet.
   const resolved = (name) => {
@@ -27,7 +29,9 @@
       const bars = (data, more) =>
         plot(width, {
           marginLeft,
-          height: 40 + 34 * new Set(data.map((part) => part.table)).size,
+          marginTop: 4,
+          marginBottom: 26,
+          height: 30 + 34 * new Set(data.map((part) => part.table)).size,
           x: { label: null, tickFormat: bytes, ticks: Math.max(2, Math.round(width / 140)) },
           y: { label: null, domain: [...new Set(data.map((part) => part.table))] },
           color: { domain: names, range: PARTS, ...more },
@@ -78,7 +82,7 @@
       return plot(width, {
         height: 220,
         marginLeft: 48,
-        x: { label: "step" },
+        x: { label: "step", tickFormat: whole, ticks: Math.min(points.length, width / 80) },
         y: { label: "relative error", grid: true, zero: true },
         marks: [
           Plot.lineY(points, { x: (point) => point[0], y: (point) => point[1], stroke: accent, strokeWidth: 2 }),
@@ -89,56 +93,55 @@
       });
     },
 
-    use({ rows, columns, perColumn, use, most }, width) {
+    use({ rows, columns, perRow, perColumn, use, most }, width) {
       const shares = Array.from(Report.array(use), (share) => (share < 0 ? NaN : share));
       return plot(width, {
-        height: Math.max(110, Math.min(420, 60 + rows * Math.min(20, Math.max(6, width / Math.max(columns, 1))))),
+        height: Math.max(110, Math.min(440, 70 + rows * Math.min(20, Math.max(6, width / Math.max(columns, 1))))),
         marginLeft: 48,
-        x: { label: perColumn > 1 ? `codewords, ${perColumn} to a column` : "codeword", domain: [0, columns], tickFormat: "d" },
-        y: { label: "position", domain: [rows, 0], tickFormat: (row) => (Number.isInteger(row) && row > 0 ? row : "") },
+        x: { label: perColumn > 1 ? `codewords, ${perColumn} to a column` : "codeword", domain: [-0.5, columns - 0.5], ticks: steps(0, columns - 1, width / 50), tickFormat: "d" },
+        y: { label: perRow > 1 ? `positions, ${perRow} to a row` : "position", domain: [rows + 0.5, 0.5], ticks: steps(1, rows, 16), tickFormat: "d" },
         color: {
           label: "use, 1 = as often as the others", legend: true, domain: [0, most], clamp: true, interpolate: "rgb",
           range: [resolved("--empty"), resolved("--full")], unknown: resolved("--poor"),
         },
         marks: [
-          Plot.raster(shares, { width: columns, height: rows, x1: 0, x2: columns, y1: 0, y2: rows, imageRendering: "pixelated" }),
+          Plot.raster(shares, { width: columns, height: rows, x1: -0.5, x2: columns - 0.5, y1: 0.5, y2: rows + 0.5, imageRendering: "pixelated" }),
           Plot.frame({ stroke: "var(--line)" }),
         ],
       });
     },
 
     map({ points, labels }, width) {
-      const narrow = width < 560;
-      const sides = ["before", "after"];
-      const dots = points.flatMap(([row, x0, y0, x1, y1]) => [
-        { row, side: "before", x: x0, y: y0, x0, y0 },
-        { row, side: "after", x: x1, y: y1, x0, y0 },
-      ]);
-      const name = (dot) => Report.data.explorer.symbols[dot.row];
-      const hue = (dot) => Math.atan2(dot.y0, dot.x0);
+      const side = width < 560 ? width : Math.floor((width - 24) / 2);
+      const name = ([row]) => Report.data.explorer.symbols[row];
+      const hue = ([, x, y]) => Math.atan2(y, x); // of the place before, on both maps
       const labelled = new Set(labels);
-      const facet = narrow ? { fy: "side" } : { fx: "side" };
-      const scale = { domain: sides, label: null };
-      const drawn = plot(width, {
-        height: narrow ? 1.9 * width : width / 2 + 10,
-        x: { axis: null },
-        y: { axis: null },
-        ...(narrow ? { fy: scale, marginRight: 44 } : { fx: scale }),
-        color: { type: "cyclical", scheme: "rainbow", domain: [-Math.PI, Math.PI] },
-        marks: [
-          Plot.frame({ stroke: "var(--line)" }),
-          Plot.dot(dots, { x: "x", y: "y", ...facet, fill: hue, fillOpacity: 0.7, r: 3 }),
-          Plot.text(dots.filter((dot) => labelled.has(dot.row)), {
-            x: "x", y: "y", ...facet, text: name, dy: -9, fill: "var(--ink)", stroke: "var(--paper)", strokeWidth: 4, fontSize: 11,
-          }),
-          Plot.tip(dots, Plot.pointer({ x: "x", y: "y", ...facet, title: name, fill: "var(--paper)" })),
-        ],
+      const named = points.filter(([row]) => labelled.has(row));
+      const domain = (first) => d3.extent(points.flatMap((point) => [point[first], point[first + 2]]));
+      const drawn = [1, 3].map((first) => {
+        const place = { x: (point) => point[first], y: (point) => point[first + 1] };
+        const map = plot(side, {
+          height: side,
+          margin: 1,
+          x: { axis: null, inset: 18, domain: domain(1) },
+          y: { axis: null, inset: 18, domain: domain(2) },
+          color: { type: "cyclical", scheme: "rainbow", domain: [-Math.PI, Math.PI] },
+          marks: [
+            Plot.frame({ stroke: "var(--line)" }),
+            Plot.dot(points, { ...place, fill: hue, fillOpacity: 0.7, r: 3 }),
+            Plot.text(named, {
+              ...place, text: name, dy: -9, fill: "var(--ink)", stroke: "var(--paper)", strokeWidth: 4, fontSize: 11,
+            }),
+            Plot.tip(points, Plot.pointer({ ...place, title: name, fill: "var(--paper)" })),
+          ],
+        });
+        map.style.cursor = "pointer";
+        map.addEventListener("click", () => {
+          if (map.value) location.hash = `symbol-${map.value[0]}`;
+        });
+        return Report.element("div", {}, Report.element("h4", {}, first === 1 ? "before" : "after"), map);
       });
-      drawn.style.cursor = "pointer";
-      drawn.addEventListener("click", () => {
-        if (drawn.value) location.hash = `symbol-${drawn.value.row}`;
-      });
-      return drawn;
+      return [Report.element("div", { class: "maps" }, ...drawn)];
     },
   };
 

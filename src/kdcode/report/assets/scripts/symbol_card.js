@@ -40,11 +40,11 @@
     return { same, one, most };
   };
 
-  const MOST = 60;
+  const MOST = 30;
   const listed = (title, rows, notes, none) => [
     make("h4", {}, title, make("span", { class: "counts" }, ` (${rows.length.toLocaleString("en")})`)),
     rows.length ? wordList(rows.slice(0, MOST), notes) : make("p", { class: "note" }, none),
-    rows.length > MOST ? make("p", { class: "note" }, `and ${(rows.length - MOST).toLocaleString("en")} more`) : null,
+    ...(rows.length > MOST ? [make("p", { class: "note" }, `and ${(rows.length - MOST).toLocaleString("en")} more`)] : []),
   ];
 
   const codeParts = (book, row) => {
@@ -83,7 +83,7 @@
       make("h3", { id: "symbol-name", tabindex: "-1", class: "symbol" }, make("bdi", {}, symbol)),
       make("p", { class: "note" }, figures.join(" · ")),
       make("h4", {}, "Nearest neighbours",
-        make("span", { class: "counts" }, ` (${kept} of ${before.rows.length} are the same)`)),
+        make("span", { class: "counts" }, ` (${kept} of ${before.rows.length} are the same; dashed ones are lost or new)`)),
       make("div", { class: "neighbors" },
         neighborList("before", before, after, { kind: "gone", words: "lost" }),
         neighborList("after", after, before, { kind: "new", words: "new" })),
