@@ -9,7 +9,7 @@
     return `${(size / unit[0]).toLocaleString("en", { maximumSignificantDigits: 3 })} ${unit[1]}`;
   };
   const style = { background: "transparent", color: "inherit", fontSize: "12px" };
-  const plot = (width, options) => Plot.plot({ width, style, marginBottom: 42, ...options });
+  const plot = (width, options) => Plot.plot({ width, style, marginBottom: 46, ...options });
   const steps = (first, last, most) => d3.range(first, last + 1, Math.ceil((last - first + 1) / most));
   const whole = (number) => (Number.isInteger(number) ? number.toLocaleString("en") : "");
 

@@ -24,7 +24,9 @@
   };
 
   // A place that was asked for by a link gets the focus; what was typed for leaves it in the field.
+  let shown = "";
   const follow = (isFirst) => {
+    shown = location.hash;
     const [, row] = /^#symbol-(\d+)$/.exec(location.hash) ?? [];
     const [isCode, prefix] = /^#code((?:-\d+)*)$/.exec(location.hash) ?? [];
     const typing = document.activeElement?.id === "symbol-search";
@@ -43,10 +45,19 @@
   if (book) Report.showTree([], book);
   Report.showSymbol(explorer.first, book);
   document.getElementById("symbol-status").textContent = "";
-  Report.symbolSearch(explorer.symbols, (row) => {
-    if (location.hash === `#symbol-${row}`) follow(false);
-    else location.hash = `symbol-${row}`;
+  const go = (address) => {
+    location.hash = address;
+    follow(false); // at once, and not when the browser gets to tell of the change
+  };
+  Report.symbolSearch(explorer.symbols, (row) => go(`#symbol-${row}`));
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.('a[href^="#symbol-"], a[href^="#code"]');
+    if (!link || link.hash === "#codes" || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(link.hash);
   });
-  addEventListener("hashchange", () => follow(false));
+  addEventListener("hashchange", () => {
+    if (location.hash !== shown) follow(false);
+  });
   if (location.hash) follow(true);
 })();
