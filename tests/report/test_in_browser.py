@@ -1,8 +1,9 @@
-"""The page as its readers use it: opened from the disk in a real browser, by mouse, by keyboard, on a phone, on paper."""
+"""The page as its readers use it: in a real browser, from the disk, by mouse and keyboard, on a phone, on paper."""
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -264,13 +265,16 @@ def test_what_a_screen_reader_needs(opened, report_file):
         "[...document.querySelectorAll('main section')].map(one => one.getAttribute('aria-labelledby'))"
     )
     assert set(named) <= set(identities)
-    controlled = page.evaluate(
-        "[...document.querySelectorAll('[aria-controls], [for]')].map(one => one.getAttribute('aria-controls') ?? one.getAttribute('for'))"
-    )
+    controlled = [
+        one.get_attribute(name)
+        for name in ("aria-controls", "aria-describedby", "for")
+        for one in page.locator(f"[{name}]").all()
+    ]
+    assert len(controlled) == 3
     assert set(controlled) <= set(identities)
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map(one => Number(one.tagName[1]))")
     assert levels[0] == 1
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after - before <= 1 for before, after in pairwise(levels))
     assert page.locator("table:not(:has(caption))").count() == 0
     targets = page.evaluate(
         "[...document.querySelectorAll('nav[aria-label=Sections] a')].map(one => one.hash.slice(1))"

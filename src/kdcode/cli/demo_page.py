@@ -13,6 +13,7 @@ from kdcode.cli import page
 from kdcode.cli.shell import command_line
 from kdcode.coded import CodedTable
 from kdcode.mapping import TableMapping
+from kdcode.printable import shown
 from kdcode.progress_bar import clock
 from kdcode.table import VectorTable
 from kdcode.wording import percent, shared_codes
@@ -37,6 +38,7 @@ class Demo:
         crowded: the same words in codes so few that words have to share them.
         file_bytes: size of the saved `coded`.
         kept: where `coded` was kept, or None.
+        report: where the report about it was written, or None.
     """
 
     table: VectorTable
@@ -44,6 +46,7 @@ class Demo:
     crowded: CodedTable
     file_bytes: int
     kept: Path | None
+    report: Path | None = None
 
 
 def render(demo: Demo) -> Iterator[str]:
@@ -129,12 +132,12 @@ def _groups(demo: Demo) -> Iterator[str]:
         subsequent_indent="  ",
     )
     groups = dict(crowded.code_groups())
-    shown: set[tuple[int, ...]] = set()
+    seen: set[tuple[int, ...]] = set()
     for anchor in ANCHORS:
         code = crowded.code_of(anchor)
-        if code in shown:
+        if code in seen:
             continue
-        shown.add(code)
+        seen.add(code)
         group = demo.table.matrix[groups[code]]
         alike = _nearest(VectorTable(crowded.symbols_at(groups[code]), group), anchor, len(group) - 1)
         text, size = page.code_text(code), f"({len(group)})"
@@ -143,6 +146,10 @@ def _groups(demo: Demo) -> Iterator[str]:
 
 
 def _commands(demo: Demo) -> Iterator[str]:
+    if demo.report is not None:
+        yield _heading("The report", "   (open it in a browser: charts, and an explorer of words and codes)")
+        yield f"  {shown(str(demo.report))}"
+        yield ""
     file = str(demo.kept or "vectors.kdc")
     yield _heading("The same on your own vectors")
     yield "  kdcode compress vectors.txt vectors.kdc --size 20x"

@@ -121,7 +121,7 @@ def quality_rows(measured: Measured) -> Iterator[Row]:
         for name in ("relative_error", "mean_cosine", "recall_at_10"):
             called = name.replace("_at_", "@").replace("_", " ")
             yield {"name": f"{called}, weighted", "value": f"{getattr(found.weighted, name):.4f}", "meaning": by_weight}
-    if coded is not None:
+    if coded is not None and coded.spec.has_codebooks:
         told = shared_codes(coded.shared_codes, len(coded), measured.what)
         meaning = f"{told}; such {measured.what} have the same vector" if coded.shared_codes else told
         yield {"name": "shared codes", "value": f"{coded.shared_codes:,}", "meaning": meaning}

@@ -10,7 +10,7 @@
   };
   const style = { background: "transparent", color: "inherit", fontSize: "12px" };
   const plot = (width, options) => Plot.plot({ width, style, marginBottom: 46, ...options });
-  const steps = (first, last, most) => d3.range(first, last + 1, Math.ceil((last - first + 1) / most));
+  const wholeTicks = (first, last, most) => d3.ticks(first, last, most).filter(Number.isInteger);
   const whole = (number) => (Number.isInteger(number) ? number.toLocaleString("en") : "");
 
   // Plot paints images pixel by pixel, where names of colours mean nothing: ask the style sheet.
@@ -53,7 +53,7 @@
         height: 220,
         marginLeft: 48,
         x: { label: "cosine between a vector and its copy" },
-        y: { label: "rows", grid: true, tickFormat: "~s" },
+        y: { label: "rows", grid: true, tickFormat: d3.format("~s") },
         marks: [
           Plot.rectY(bins, { x1: "from", x2: "to", y: "count", fill: accent, inset: 0.5, tip: true }),
           Plot.ruleX([mean], { stroke: "var(--ink)", strokeDasharray: "4 3" }),
@@ -67,7 +67,7 @@
       return plot(width, {
         height: 220,
         marginLeft: 48,
-        x: { label: "rank of the row", type: "log", tickFormat: "~s", ticks: Math.max(2, width / 90) },
+        x: { label: "rank of the row", type: "log", tickFormat: d3.format("~s"), ticks: Math.max(2, width / 90) },
         y: { label: "relative error", grid: true, zero: true },
         marks: [
           Plot.areaY(bins, { x: "rank", y1: "low", y2: "high", fill: accent, fillOpacity: 0.18 }),
@@ -98,8 +98,8 @@
       return plot(width, {
         height: Math.max(110, Math.min(440, 70 + rows * Math.min(20, Math.max(6, width / Math.max(columns, 1))))),
         marginLeft: 48,
-        x: { label: perColumn > 1 ? `codewords, ${perColumn} to a column` : "codeword", domain: [-0.5, columns - 0.5], ticks: steps(0, columns - 1, width / 50), tickFormat: "d" },
-        y: { label: perRow > 1 ? `positions, ${perRow} to a row` : "position", domain: [rows + 0.5, 0.5], ticks: steps(1, rows, 16), tickFormat: "d" },
+        x: { label: perColumn > 1 ? `codewords, ${perColumn} to a column` : "codeword", domain: [-0.5, columns - 0.5], ticks: wholeTicks(0, columns - 1, width / 50), tickFormat: "d" },
+        y: { label: perRow > 1 ? `positions, ${perRow} to a row` : "position", domain: [rows + 0.5, 0.5], ticks: wholeTicks(1, rows, 16), tickFormat: "d" },
         color: {
           label: "use, 1 = as often as the others", legend: true, domain: [0, most], clamp: true, interpolate: "rgb",
           range: [resolved("--empty"), resolved("--full")], unknown: resolved("--poor"),
@@ -123,7 +123,8 @@
         const map = plot(side, {
           height: side,
           margin: 1,
-          x: { axis: null, inset: 18, domain: domain(1) },
+          marginBottom: 1,
+          x: { axis: null, inset: 30, domain: domain(1) },
           y: { axis: null, inset: 18, domain: domain(2) },
           color: { type: "cyclical", scheme: "rainbow", domain: [-Math.PI, Math.PI] },
           marks: [
