@@ -253,6 +253,8 @@ LINES: dict[str, Callable[[Files], Lines]] = {
         ["--out", files.kdc],
         ["--out", files.path("/none/out.kdc")],
         ["--out", str(files.folder)],
+        ["--report", files.kdc],
+        ["--report", str(files.folder)],
         [files.name],
         [f"--{files.name}"],
     ],
@@ -295,6 +297,20 @@ LINES: dict[str, Callable[[Files], Lines]] = {
         [files.kdc, files.path(".txt")],
         [files.kdc, files.path(".none")],
         [files.kdc, files.path(".parquet"), "--format", files.name],
+    ],
+    "report": lambda files: [
+        *([files.path(".parquet"), *words, "-o", files.path(".html"), "--force"] for words in of_reading(files)),
+        *(
+            [files.path(".parquet"), files.kdc, "-o", files.path(".html"), *flags]
+            for flags in ([], [], ["--force", "--json"])
+        ),
+        [files.path(".other.parquet"), files.kdc, "-o", files.path(".b.html")],
+        [files.path(".parquet"), files.kdc, "-o", files.path("/none/page.html")],
+        [files.path(".parquet"), files.kdc, "-o", str(files.folder)],
+        [files.path(".txt"), files.kdc, "-o", files.path(".c.html")],
+        [files.path(".parquet"), files.kdc, "-o", files.path(".c.html"), "--weights", files.path(".weights")],
+        [files.path(".parquet"), files.kdc, "-o", files.path(".c.html"), "--rows", files.name],
+        [files.path(".parquet"), files.kdc, "-o", files.path(".c.html"), "--format", files.name],
     ],
     "formats": lambda files: [[], ["--json"], [files.name], [f"--{files.name}"]],
     "completion": lambda files: [["bash"], [files.name], [f"--{files.name}"], ["zsh", files.name]],
