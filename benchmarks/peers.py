@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kdcode.comparison.integer_rows import fitting_directions, integer_rows
+
 Matrix = npt.NDArray[np.float32]
 Setting = dict[str, Any]
 
@@ -134,30 +136,16 @@ def _lsq(vectors: Matrix, setting: Setting) -> Fitted:
 def _rows_settings(bits: int) -> Callable[[int, int, int], Iterator[tuple[Setting, int]]]:
     def settings(rows: int, dim: int, most: int) -> Iterator[tuple[Setting, int]]:
         """All coordinates with a float16 scale per row, or as many principal ones as fit, with their float16 basis."""
-        whole = rows * (-(-dim * bits // 8) + 2)
-        if whole <= most:
-            yield {"bits": bits, "kept": dim}, whole
-            return
-        for kept in range(dim - 1, 0, -1):
-            size = rows * (-(-kept * bits // 8) + 2) + 2 * dim * (kept + 1)
-            if size <= most:
-                yield {"bits": bits, "kept": kept}, size
-                return
+        fitting = fitting_directions(rows, dim, bits, most)
+        if fitting is not None:
+            yield {"bits": bits, "kept": fitting[0]}, fitting[1]
 
     return settings
 
 
 def _integer_rows(vectors: Matrix, setting: Setting) -> Fitted:
-    mean, basis = _principal(vectors, setting["kept"])
-    short = (vectors - mean) @ basis.T
-    top = 2 ** (setting["bits"] - 1) - 1
-    scale = np.maximum(np.abs(short).max(axis=1, keepdims=True) / top, 1e-12).astype(np.float16)
-    whole = np.clip(np.rint(short / scale.astype(np.float32)), -top, top).astype(np.int8)
-
-    def decode() -> Matrix:
-        return np.asarray((whole * scale.astype(np.float32)) @ basis + mean, dtype=np.float32)
-
-    return Fitted(decode(), None, decode)
+    rows = integer_rows(vectors, setting["bits"], setting["kept"])
+    return Fitted(rows.decode(), None, rows.decode)
 
 
 def _block_settings(bits: int, block: int | None = None) -> Callable[[int, int, int], Iterator[tuple[Setting, int]]]:

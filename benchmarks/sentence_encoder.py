@@ -36,6 +36,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTo
 
 import kdcode
 from kdcode.evaluation import compare_tables
+from kdcode.evaluation.correlation import spearman
 
 RESULTS = Path(__file__).parent / "results" / "sentence_encoder.json"
 TOKEN_TIMES, RETRIEVAL_TIMES = (40, 20, 10, 5), (10, 20, 40)
@@ -79,12 +80,6 @@ def nearest(queries: Vectors, vectors: Vectors, count: int = 10) -> Vectors:
 def overlap(one: Vectors, other: Vectors) -> float:
     """The mean share of rows that two lists of rows have in common."""
     return float(np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(one.tolist(), other.tolist(), strict=True)]))
-
-
-def spearman(one: Vectors, other: Vectors) -> float:
-    """The correlation between the ranks of two lists of numbers, among which ties are rare."""
-    ranks = [np.argsort(np.argsort(numbers, kind="stable"), kind="stable") for numbers in (one, other)]
-    return float(np.corrcoef(*ranks)[0, 1])
 
 
 def sentence_changes(before: Vectors, after: Vectors) -> Record:

@@ -1,4 +1,4 @@
-"""Take the two pictures of docs/report.md, of the page that `make demo` writes: python docs/make_screenshots.py demo.html."""
+"""Take the pictures of docs/report.md, of the page that `make demo` writes: docs/make_screenshots.py demo.html."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ LAYERS = [
     {"nn"},
     {"learning"},
     {"bulk"},
+    {"comparison"},
     {"report", "integrations"},
     {"cli"},
     {"__main__"},

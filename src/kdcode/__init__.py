@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kdcode.bulk import append, assemble, encode_parts
     from kdcode.bulk.file_compression import compress_file
     from kdcode.coded import CodedTable
+    from kdcode.comparison import compare
     from kdcode.evaluation import evaluate, verify
     from kdcode.formats import read, write
     from kdcode.inputs import as_table
@@ -37,6 +38,7 @@ _HOME = {
     "append": "kdcode.bulk",
     "as_table": "kdcode.inputs",
     "assemble": "kdcode.bulk",
+    "compare": "kdcode.comparison",
     "compress": "kdcode.learning",
     "compress_embeddings": "kdcode.integrations.torch_models",
     "compress_file": "kdcode.bulk.file_compression",
@@ -52,7 +54,19 @@ _HOME = {
     "verify": "kdcode.evaluation",
     "write": "kdcode.formats",
 }
-_PACKAGES = ("bulk", "codec", "data", "errors", "evaluation", "formats", "integrations", "learning", "nn", "report")
+_PACKAGES = (
+    "bulk",
+    "codec",
+    "comparison",
+    "data",
+    "errors",
+    "evaluation",
+    "formats",
+    "integrations",
+    "learning",
+    "nn",
+    "report",
+)
 
 __all__ = [
     "AdditiveOptions",
@@ -66,6 +80,7 @@ __all__ = [
     "append",
     "as_table",
     "assemble",
+    "compare",
     "compress",
     "compress_embeddings",
     "compress_file",

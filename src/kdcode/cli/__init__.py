@@ -42,6 +42,8 @@ COMMANDS = (
     "expand",
     "export",
     "verify",
+    "evaluate",
+    "compare",
     "report",
     "formats",
     "completion",

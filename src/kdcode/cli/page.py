@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kdcode.arrays import FloatArray
     from kdcode.codec import Sizes
     from kdcode.coded import CodedTable
+    from kdcode.evaluation import RowMatch
     from kdcode.options import CompressOptions
 
 _NOT_ASCII = re.compile(r"[^ -~\n]")
@@ -95,6 +96,21 @@ def quality(measured: Mapping[str, Any], coded: CodedTable) -> dict[str, str]:
         lines["nearest neighbours"] = f"{percent(numbers['recall_at_10'])} {nearest} are the same as before"
     if "shared_codes" in numbers and count:
         lines["shared codes"] = shared_codes(int(numbers["shared_codes"]), count, what)
+    return lines
+
+
+def matched(match: RowMatch, file: str, original: str) -> list[str]:
+    """Which rows were compared, and which symbols are only in the file or only in the original."""
+    if not match.by_symbol:
+        return [f"compared with {original} row by row, since there are no symbols to match: {match.rows:,} rows"]
+    which = f"all {match.rows:,} symbols" if match.is_complete else f"the {match.rows:,} symbols that both have"
+    order = "" if match.same_order else ", which are in another order there"
+    lines = [f"compared with {original}: {which}{order}"]
+    sides = ((original, match.only_in_original, match.missing), (file, match.only_in_copy, match.added))
+    for where, count, some in sides:
+        if count:
+            names = ", ".join(map(shown, some)) + (", …" if count > len(some) else "")
+            lines.append(f"{count:,} {'symbol is' if count == 1 else 'symbols are'} only in {where}: {names}")
     return lines
 
 

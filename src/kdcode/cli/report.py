@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.cli import page
-from kdcode.cli.files import STANDARD, TablePath, check_target, input_file, output_file, read_table, spoken
+from kdcode.cli.files import (
+    STANDARD,
+    TablePath,
+    check_target,
+    input_file,
+    is_of_parts,
+    output_file,
+    read_rows,
+    spoken,
+)
 from kdcode.cli.flags import FlaggedCommand, changed_flags, dashed, example, reading_sections, take
 from kdcode.cli.shell import command_line
 from kdcode.errors import OptionError
@@ -26,14 +35,14 @@ _ROWS = 10_000
 @click.command(
     "report",
     cls=FlaggedCommand,
-    sections=lambda: reading_sections("Reading ORIGINAL"),
+    sections=lambda: reading_sections("Reading tables that are not .kdc files"),
     epilog=example(
         "kdcode report glove.txt glove.kdc -o report.html",
         "kdcode report glove.txt glove.kdc --weights counts.txt --rows 20000",
     ),
 )
 @click.argument("original", type=TablePath())
-@click.argument("compressed", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("compressed", type=TablePath())
 @click.option("-o", "--out", "target", type=click.Path(), default="report.html", show_default=True, help="The page.")
 @click.option(
     "--rows",
@@ -43,7 +52,10 @@ _ROWS = 10_000
     help="Symbols in the explorer, at most: the first ones or, with --weights, those that weigh most.",
 )
 @click.option(
-    "--weights", type=click.Path(exists=True, dir_okay=False, allow_dash=True), help="How often each symbol is used."
+    "--weights",
+    metavar="FILE|rank",
+    help="Measure by weight as well: a file with a weight for each symbol or row, or `rank` for 1/rank in the order of "
+    "ORIGINAL.",
 )
 @click.option("--format", "format_name", help="Format of ORIGINAL; by default detected from its name and content.")
 @click.option("--force", is_flag=True, help="Overwrite the page if it exists.")
@@ -68,24 +80,29 @@ def command(
     symbol, see its code and its neighbours before and after, walk the tree of codes. It needs no network and can be
     sent around. COMPRESSED is a .kdc file, or a table in any other format that kdcode reads.
     """
+    from kdcode.evaluation.row_losses import RANK
     from kdcode.formats import ReadOptions
+    from kdcode.formats.symbol_weights import RowWeights
     from kdcode.report import About, make_report
 
     if target == STANDARD and as_json:
         raise click.UsageError("--json prints to standard output; name a file for the page")
     reading = take(ReadOptions, values)
     check_target(target, force=force, inputs=[original, compressed, weights])
-    copy, file_bytes = _compressed(compressed, quiet=quiet)
-    table = read_table(original, format_name, reading, weights, quiet=quiet)
+    by_row = weights if weights in (None, RANK) else RowWeights.read(input_file(str(weights)))
+    file = compressed if is_of_parts(compressed) else input_file(compressed)
+    copy = read_rows(file, reading, quiet=quiet)
+    table = read_rows(original, reading, format_name, quiet=quiet)
+    counts = by_row.of_table(table.symbols) if isinstance(by_row, RowWeights) else by_row
     about = About(
         original=_name(original),
         compressed=_name(compressed),
-        file_bytes=file_bytes,
+        file_bytes=Path(file).stat().st_size if Path(file).is_file() else None,
         command=_own_command([original, compressed], target, rows, weights, format_name, reading),
         made_by=_made_by(copy, original, compressed),
     )
     with progress("measuring", quiet=quiet) as advance:
-        made = make_report(table, copy, table.weights, about=about, rows=rows, on_progress=advance)
+        made = make_report(table, copy, counts, about=about, rows=rows, on_progress=advance)
     with output_file(target) as path:
         size = made.write(path)
     _tell(made, target, size, as_json=as_json)
@@ -104,17 +121,6 @@ def _tell(made: Report, target: str, size: int, *, as_json: bool) -> None:
 def _name(given: str) -> str:
     """What a table is called in the page: its name without its folder."""
     return spoken(given) if given == STANDARD or "://" in given else spoken(Path(given).name or given)
-
-
-def _compressed(given: str, *, quiet: bool) -> tuple[CodedTable | VectorTable, int]:
-    """The compressed table and the size of its file; standard input is a .kdc file."""
-    from kdcode.formats import ReadOptions
-    from kdcode.storage import load
-
-    if given != STANDARD and not given.lower().endswith(".kdc"):
-        return read_table(given, None, ReadOptions(), quiet=quiet), Path(given).stat().st_size
-    path = input_file(given)
-    return load(path), Path(path).stat().st_size
 
 
 def _own_command(

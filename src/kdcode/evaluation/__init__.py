@@ -2,6 +2,7 @@
 
 from kdcode.evaluation.code_use import CodeUse
 from kdcode.evaluation.evaluating import evaluate
+from kdcode.evaluation.gates import GateResult, Gates
 from kdcode.evaluation.matching import RowMatch
 from kdcode.evaluation.measures import Evaluation, Measures, Sampling, WorstRow
 from kdcode.evaluation.rate_distortion import gaussian_limit
@@ -15,6 +16,8 @@ __all__ = [
     "CodeUse",
     "Evaluation",
     "EvaluationOptions",
+    "GateResult",
+    "Gates",
     "Measures",
     "RowLosses",
     "RowMatch",

@@ -19,7 +19,7 @@ from kdcode.evaluation.row_losses import ErrorSums, RowLosses, mean_vector, weig
 from kdcode.evaluation.settings import EvaluationOptions
 from kdcode.evaluation.word_tests import analogy_score, similarity_score
 from kdcode.formats.format import Progress
-from kdcode.formats.word_tests import read_analogies, read_similarity
+from kdcode.formats.word_tests import AnalogyTest, SimilarityTest, read_analogies, read_similarity
 from kdcode.inputs import TableSource, as_rows
 
 _SHARES_OF_PASSES = (1.0, 8.0, 1.0)
@@ -32,8 +32,8 @@ def evaluate(
     copy: TableSource,
     weights: npt.ArrayLike | None = None,
     *,
-    similarity: Iterable[str | PathLike[str]] = (),
-    analogies: Iterable[str | PathLike[str]] = (),
+    similarity: Iterable[str | PathLike[str] | SimilarityTest] = (),
+    analogies: Iterable[str | PathLike[str] | AnalogyTest] = (),
     options: EvaluationOptions | None = None,
     on_progress: Progress | None = None,
 ) -> Evaluation:
@@ -53,8 +53,8 @@ def evaluate(
         copy: the same.
         weights: (N,) how much each row of the original counts in `weighted`, such as how often it is used; or "rank"
             for 1, 1/2, 1/3, … in the order of rows, as in tables of words by frequency.
-        similarity: files of word pairs with scores; see `formats.word_tests.read_similarity`.
-        analogies: files of analogies; see `formats.word_tests.read_analogies`.
+        similarity: files of word pairs with scores, or what `formats.word_tests.read_similarity` made of them.
+        analogies: files of analogies, or what `formats.word_tests.read_analogies` made of them.
         options: how much is sampled; `EvaluationOptions(seed=1)`.
         on_progress: called with how much is done, and how much there is to do.
 
@@ -64,7 +64,8 @@ def evaluate(
         FormatError: the file of a test cannot be read.
     """
     chosen = options or EvaluationOptions()
-    similar, questions = [read_similarity(path) for path in similarity], [read_analogies(path) for path in analogies]
+    similar = [test if isinstance(test, SimilarityTest) else read_similarity(test) for test in similarity]
+    questions = [test if isinstance(test, AnalogyTest) else read_analogies(test) for test in analogies]
     pairs = match_rows(as_rows(original), as_rows(copy))
     counts = None if weights is None else weights_of_pairs(weights, pairs, WholeTable(len(pairs)))
     steps = _Steps(on_progress, [*_SHARES_OF_PASSES, *[_SHARE_OF_A_TEST] * len(questions)])

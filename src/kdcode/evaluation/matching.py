@@ -52,6 +52,11 @@ class RowMatch:
         return not self.only_in_original and not self.only_in_copy
 
 
+def stored_bytes(table: Table) -> int:
+    """Bytes of a table without its symbols: of codes and codec, or of the numbers of a matrix in their own type."""
+    return int(table.matrix.nbytes) if isinstance(table, VectorTable) else table.sizes.embedding
+
+
 class RowPairs:
     """The rows of two tables that belong together, in the order of the original.
 

@@ -59,12 +59,10 @@ def read_similarity(path: str | PathLike[str]) -> SimilarityTest:
     """
     pairs: list[tuple[str, str]] = []
     scores: list[float] = []
-    for number, line in _lines(path):
+    for place, (number, line) in enumerate(_lines(path)):
         fields = _split(line)
         score = next((field for field in fields[2:] if is_number(field.encode())), None)
-        if score is None and not pairs:
-            if number > 1:
-                raise _refusal(path, number, "two words and a number", line)
+        if score is None and place == 0:
             continue  # a heading
         if score is None:
             raise _refusal(path, number, "two words and a number", line)
