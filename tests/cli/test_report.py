@@ -111,6 +111,38 @@ def test_the_command_in_the_page_makes_the_same_file(run, words, tmp_path, chang
     assert (tmp_path / "b.kdc").read_bytes() == (tmp_path / "a.kdc").read_bytes()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        3,
+        {},
+        {"seed": "x; rm -rf"},
+        {"codebook_size": [1]},
+        {"codebook_size": 1e300},
+        {"composition": None},
+        {"composition": "transform"},
+        {"learner": "none"},
+        {"learner": {"name": "additive"}},
+        {"effort": "</code>", "unknown": 1},
+        {"rotation": "yes"},
+    ],
+)
+def test_a_record_that_makes_no_sense_is_no_command(run, made, coded, options):
+    coded.provenance["options"] = options
+    kdcode.save(coded, made / "a.kdc")
+    result = run("report", made / "o.parquet", made / "a.kdc", "-o", made / "p.html", "--quiet")
+    assert result.exit_code == 0, result.stderr
+    if options:
+        assert "kdcode compress" not in (made / "p.html").read_text(encoding="utf-8")
+
+
+def test_weights_by_rank(run, made, kdc):
+    result = run("report", made / "o.parquet", kdc, "--weights", "rank", "-o", made / "p.html", "--quiet", "--json")
+    found = json.loads(result.stdout)
+    expected = kdcode.evaluate(made / "o.parquet", kdc, "rank").weighted
+    assert found["weighted"]["relative_error"] == pytest.approx(expected.relative_error)
+
+
 def test_refusals(run, made, kdc):
     for line in (["o.parquet", "none.kdc"], ["none.txt", "small.kdc"], ["o.parquet", "small.kdc", "--rows", "0"]):
         assert run("report", *(made / word if "." in word else word for word in line)).exit_code == 2

@@ -349,7 +349,7 @@ def test_a_script_that_is_not_ours_does_not_run(browser, report_file, tmp_path):
         ("linear", 2, 9),
         ("grouped", 300, 5),
         ("rotated-product", 65536, 3),
-        ("scaled-rotated", 5, 4),
+        ("scaled-rotated", 3, 4),
         ("scaled-lstm", 9, 2),
     ],
 )

@@ -54,7 +54,7 @@ class Explored:
     @property
     def example(self) -> int:
         """A row to begin with: the first whose symbol is a word, and no function word; the first of all without one."""
-        return next((row for row, symbol in enumerate(self.symbols) if len(symbol) > 5 and symbol.isalpha()), 0)
+        return next((row for row, symbol in enumerate(self.symbols) if 5 < len(symbol) < 20 and symbol.isalpha()), 0)
 
     def place_of(self, pair: int) -> int | None:
         """The number that a pair has in the page, or None."""
