@@ -75,7 +75,7 @@ def opened(browser) -> Iterator[Open]:
         context = browser.new_context(viewport={"width": width, "height": height}, **settings)
         one = Opened(context.new_page())
         pages.append(one)
-        one.page.set_default_timeout(10_000)
+        one.page.set_default_timeout(60_000)  # for a machine that is busy
         one.page.on("console", lambda message: one.logged.append(message.text))
         one.page.on("pageerror", lambda error: one.logged.append(str(error)))
         one.page.on("request", lambda request: one.requests.append(request.url))

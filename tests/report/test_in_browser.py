@@ -140,7 +140,7 @@ def test_any_symbol_is_clicked_and_back_goes_back(opened, report_file):
     assert heading(page) == name != "monday"
     assert page.evaluate("document.activeElement.id") == "symbol-name"
     page.go_back()
-    assert heading(page) == "monday"
+    page.wait_for_function("document.querySelector('#symbol-name').textContent === 'monday'")
     worst = page.locator("#worst tbody a").first
     worst_name = worst.text_content()
     worst.click()
@@ -211,7 +211,10 @@ def test_nothing_scrolls_sideways(opened, report_file, width):
     page = opened(report_file, width=width, height=844, has_touch=True).page
     for place in ("#symbol-12", "#code-1", "#code"):
         page.evaluate(f"location.hash = '{place}'")
-        page.wait_for_timeout(150)
+        shown_place = "'#symbol-name').textContent === Report.data.explorer.symbols[12]"
+        if "code" in place:
+            shown_place = f"'.trail [aria-current]').hash === '{place}'"
+        page.wait_for_function(f"document.querySelector({shown_place}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     for one in page.locator("details").all():
         one.evaluate("element => element.open = true")
