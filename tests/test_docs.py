@@ -25,6 +25,7 @@ MODELS = ROOT / "docs" / "models.md"
 SERVING = ROOT / "docs" / "serving.md"
 SCALE = ROOT / "docs" / "scale.md"
 REPORT = ROOT / "docs" / "report.md"
+EVALUATION = ROOT / "docs" / "evaluation.md"
 DESIGN = ROOT / "docs" / "design.md"
 PAGES = sorted(
     path
@@ -112,6 +113,11 @@ def test_the_code_of_the_page_on_the_report_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(REPORT, REPORT.read_text(encoding="utf-8"), {"__name__": "report"})
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_the_code_of_the_page_on_what_was_lost_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(EVALUATION, EVALUATION.read_text(encoding="utf-8"), {"__name__": "evaluation"})
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):

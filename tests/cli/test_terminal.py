@@ -248,6 +248,23 @@ def expand_lines(files: Files) -> Lines:
     ]
 
 
+def evaluate_lines(files: Files) -> Lines:
+    pairs = files.path(".pairs")
+    words = [symbol for symbol in files.symbols if not set(symbol) & set("\t,; \n")]
+    Path(pairs).write_text("".join(f"{word} {word} 1\n" for word in words), encoding="utf-8")
+    return [
+        *([files.kdc, *words] for words in of_reading(files)),
+        *([files.path(".parquet"), files.kdc, *flags] for flags in ([], ["--json"], ["--weights", "rank"])),
+        [files.path(".parquet"), files.kdc, "--min-cosine", "0.99999"],
+        [files.path(".parquet"), files.kdc, "--similarity", pairs, "--max-drop", "0"],
+        [files.path(".parquet"), files.kdc, "--similarity", pairs, "--json"],
+        [files.path(".parquet"), files.kdc, "--analogies", pairs],
+        [files.path(".parquet"), files.kdc, "--weights", files.path(".none")],
+        [files.path(".other.parquet"), files.kdc],
+        [files.kdc, files.kdc, "--min-cosine", files.name],
+    ]
+
+
 LINES: dict[str, Callable[[Files], Lines]] = {
     "demo": lambda files: [
         ["--out", files.kdc],
@@ -297,6 +314,17 @@ LINES: dict[str, Callable[[Files], Lines]] = {
         [files.kdc, files.path(".txt")],
         [files.kdc, files.path(".none")],
         [files.kdc, files.path(".parquet"), "--format", files.name],
+    ],
+    "evaluate": evaluate_lines,
+    "compare": lambda files: [
+        *([files.kdc, *words] for words in of_reading(files)),
+        [files.path(".parquet"), files.kdc, files.path(".parquet"), "--baselines", "int8"],
+        [files.path(".parquet"), files.kdc, "--json"],
+        [files.path(".parquet"), files.kdc, "--figure", files.path(".svg")],
+        [files.path(".parquet"), files.kdc, "--figure", files.path(".svg")],
+        [files.path(".parquet"), files.kdc, "--figure", files.path(".none")],
+        [files.path(".parquet"), files.kdc, "--baselines", files.name or "?"],
+        [files.path(".parquet"), files.path(".txt")],
     ],
     "report": lambda files: [
         *([files.path(".parquet"), *words, "-o", files.path(".html"), "--force"] for words in of_reading(files)),

@@ -240,5 +240,5 @@ def _sampled(found: Evaluation) -> str:
 def _gates(results: Sequence[GateResult]) -> list[str]:
     if not results:
         return []
-    words = [["passed" if one.passed else "FAILED", f"{one}", f"({dashed(one.gate)})"] for one in results]
+    words = [["passed" if one.passed else "FAILED", shown(f"{one}"), f"({dashed(one.gate)})"] for one in results]
     return ["", *page.columns(words)]

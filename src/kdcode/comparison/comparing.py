@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -138,14 +139,17 @@ def compare(
 
 
 def check_baselines(names: Sequence[str]) -> None:
-    """Refuse baselines that are not there.
+    """Refuse baselines that are not there, or cannot be made here.
 
     Raises:
         OptionError: the first of them is named.
+        MissingExtraError: pq is among them, and torch is not installed.
     """
     for name in names:
         if name not in BASELINES:
             raise OptionError(f"baselines must be among {', '.join(BASELINES)}, got {name!r}")
+    if "pq" in names:
+        import_module("kdcode.learning")
 
 
 def _asked(copies: Mapping[str, Table], baselines: Sequence[str]) -> list[tuple[str, str, int]]:
