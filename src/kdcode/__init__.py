@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kdcode.integrations.torch_models import compress_embeddings
     from kdcode.learning import compress, learn_codebook, plan
     from kdcode.options import AdditiveOptions, CompressOptions, EncoderOptions, GradientOptions, RandomOptions
+    from kdcode.report import make_report
     from kdcode.storage import load, save
     from kdcode.table import VectorTable
 
@@ -46,13 +47,26 @@ _HOME = {
     "export_onnx": "kdcode.integrations.onnx_export",
     "learn_codebook": "kdcode.learning",
     "load": "kdcode.storage",
+    "make_report": "kdcode.report",
     "plan": "kdcode.learning",
     "read": "kdcode.formats",
     "save": "kdcode.storage",
     "verify": "kdcode.evaluation",
     "write": "kdcode.formats",
 }
-_PACKAGES = ("bulk", "codec", "comparison", "data", "errors", "evaluation", "formats", "integrations", "learning", "nn")
+_PACKAGES = (
+    "bulk",
+    "codec",
+    "comparison",
+    "data",
+    "errors",
+    "evaluation",
+    "formats",
+    "integrations",
+    "learning",
+    "nn",
+    "report",
+)
 
 __all__ = [
     "AdditiveOptions",
@@ -76,6 +90,7 @@ __all__ = [
     "export_onnx",
     "learn_codebook",
     "load",
+    "make_report",
     "plan",
     "read",
     "save",

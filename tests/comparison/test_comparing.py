@@ -113,7 +113,8 @@ def test_what_cannot_be_is_refused(table):
 @pytest.mark.parametrize(("suffix", "first"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_the_figure(table, tmp_path, suffix, first):
     pytest.importorskip("matplotlib")
-    found = compare(table, {"fine.kdc": rounded(table, 0.1), "coarse.kdc": copy_of(table, 20)}, ["int8", "int4"])
+    copies = {"fine.kdc": rounded(table, 0.1), "coarse.kdc": copy_of(table, 20), "$\\frac 語": rounded(table, 0.3)}
+    found = compare(table, copies, ["int8", "int4"])
     path = tmp_path / f"figure.{suffix}"
     draw(found, path)
     assert path.read_bytes().startswith(first)

@@ -44,6 +44,7 @@ COMMANDS = (
     "verify",
     "evaluate",
     "compare",
+    "report",
     "formats",
     "completion",
 )

@@ -12,6 +12,7 @@ from kdcode.cli.files import TablePath, input_file, read_rows, spoken
 from kdcode.cli.flags import FlaggedCommand, Sections, dashed, example, flags_for, naming_flags, reading_sections, take
 from kdcode.printable import shown
 from kdcode.progress_bar import progress
+from kdcode.wording import shared_codes
 
 if TYPE_CHECKING:
     from kdcode.evaluation import CodeUse, Evaluation, GateResult, Measures, WordScore
@@ -209,7 +210,7 @@ def _codes(use: CodeUse | None, copy: Table) -> list[str]:
     lines = {
         "unused codewords": f"{unused:,} of {length * size:,}" if unused else f"none of {length * size:,}",
         "entropy": f"{use.entropy:.1f} of {use.bits:.1f} bits",
-        "shared codes": page.shared_codes(use.shared_codes, len(copy)),
+        "shared codes": shared_codes(use.shared_codes, len(copy)),
     }
     return [*page.pairs(lines), ""]
 
@@ -239,5 +240,5 @@ def _sampled(found: Evaluation) -> str:
 def _gates(results: Sequence[GateResult]) -> list[str]:
     if not results:
         return []
-    words = [["passed" if one.passed else "FAILED", f"{one}", f"({dashed(one.gate)})"] for one in results]
+    words = [["passed" if one.passed else "FAILED", shown(f"{one}"), f"({dashed(one.gate)})"] for one in results]
     return ["", *page.columns(words)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.printable import is_safe, shown
+from kdcode.wording import percent, shared_codes
 
 if TYPE_CHECKING:
     from kdcode.arrays import FloatArray
@@ -113,24 +114,9 @@ def matched(match: RowMatch, file: str, original: str) -> list[str]:
     return lines
 
 
-def shared_codes(shared: int, count: int, what: str = "symbols") -> str:
-    """How many symbols have no code of their own, in words."""
-    if not shared:
-        return f"none: each of the {count:,} {what} has a code of its own"
-    return f"{shared:,} of {count:,} {what} have the same code as another"
-
-
 def is_number(value: object) -> bool:
     """Whether a JSON value is a number that can be shown; files of others may hold anything."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
-
-
-def percent(share: float) -> str:
-    """A share in whole percent; what is not all is never called 100%, and what is there never 0%."""
-    whole = round(100 * share)
-    if whole == 100 and share < 1:
-        return "more than 99%"
-    return "less than 1%" if whole == 0 and share > 0 else f"{whole}%"
 
 
 def composition(options: CompressOptions) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,13 +73,14 @@ def draw(found: SizeComparison, path: str | PathLike[str]) -> None:
     figure.suptitle(f"{rows:,} x {dim}: {found.original_bytes / 1e6:,.1f} MB as float32", fontsize=10)
     kind = Path(path).suffix.lower().removeprefix(".")
     # Without a salt of its own, an SVG differs from one time to another.
-    with replacing(Path(path)) as temporary, mpl.rc_context({"svg.hashsalt": "kdcode"}):
+    with replacing(Path(path)) as temporary, mpl.rc_context({"svg.hashsalt": "kdcode"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # names may be in any script
         figure.savefig(temporary, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
 
 
 def _name(axis: Axes, points: list[tuple[float, float, str]]) -> None:
     for x, y, name in points:
-        axis.annotate(name, (x, y), xytext=(5, -11), textcoords="offset points", fontsize=7)
+        axis.annotate(name, (x, y), xytext=(5, -11), textcoords="offset points", fontsize=7, parse_math=False)
 
 
 def _scale(axis: Axes, has_log_errors: bool) -> None:

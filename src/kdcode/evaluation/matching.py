@@ -94,6 +94,11 @@ class RowPairs:
         at = int(np.searchsorted(self.original_rows, row))
         return at if at < len(self.original_rows) and self.original_rows[at] == row else None
 
+    def row_numbers(self, side: int, picked: IntArray) -> IntArray:
+        """(n,) rows of some of the pairs in the original (side 0) or in the copy (side 1)."""
+        rows = self._rows[side]
+        return picked if rows is None else rows[picked]
+
     def vectors(self, side: int, picked: IntArray | slice) -> FloatArray:
         """(n, d) vectors of some of the pairs, of the original (side 0) or of the copy (side 1)."""
         table, rows = self.tables[side], self._rows[side]

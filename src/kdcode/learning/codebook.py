@@ -173,7 +173,7 @@ def _learned(
     if options.scale_bits:
         codes, codec = _with_row_scales(table, parts, codes[:, : spec.code_length], codec)
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
-    add_provenance(coded, compare_tables(table, coded, table.weights), options, identity)
+    add_provenance(coded, compare_tables(table, coded, table.weights), options, identity, run.curve)
     _tell_unseen(table, parts, coded)
     coded.learning_seconds = round(run.seconds, 1)
     return coded

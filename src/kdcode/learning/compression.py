@@ -35,6 +35,7 @@ from kdcode.learning.training_table import TrainingTable
 from kdcode.learning.transform import CODING_STEPS, transform_coded
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import BatchOptions, CompressOptions, GradientOptions, checked_spec
+from kdcode.provenance import CURVE
 
 
 @listing_keywords(RunSettings)
@@ -270,7 +271,7 @@ def _learned(
         codes, codec = with_row_scales(table, codes, codec, share)
     coded, lost = _gathered(shard, CodedTable.from_codes(None, codes, codec))
     if coded is not None:
-        add_provenance(coded, lost, options, identity)
+        add_provenance(coded, lost, options, identity, run.curve)
         coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
     return coded, found.encoder
 
@@ -288,7 +289,9 @@ def _transformed(
     return coded
 
 
-def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str) -> None:
+def add_provenance(
+    coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str, curve: dict[str, Any] | None = None
+) -> None:
     """Note in a coded table what was lost and how it was learned."""
     coded.provenance.update(
         learner=options.learner_name,
@@ -297,6 +300,7 @@ def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOp
         shared_codes=coded.shared_codes,
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
         fingerprint=identity,
+        **({} if curve is None else {CURVE: curve}),
     )
 
 
