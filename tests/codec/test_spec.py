@@ -143,7 +143,7 @@ def test_specs_compare_by_value(kind, dtype):
     assert hash(spec) == hash(spec_of(kind, dtype))
     assert spec.blocks
     assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301
-    assert spec != dataclasses.replace(spec, code_length=spec.code_length + 1)
+    assert spec != dataclasses.replace(spec, codebook_size=spec.codebook_size + 1)
 
 
 def test_huge_numbers_cost_nothing_before_they_are_used():
@@ -157,7 +157,7 @@ def test_huge_numbers_cost_nothing_before_they_are_used():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "sum"}, "kind: expected one of block-sum, lstm, got 'sum'"),
+        ({"kind": "sum"}, "kind: expected one of block-sum, lstm, transform, got 'sum'"),
         ({"codebook_dtype": "int4"}, "codebook_dtype must be one of float32, float16, int8, got 'int4'"),
         ({"codebook_size": 1}, "codebook_size: expected 2 to 65536, got 1"),
         ({"codebook_size": 65_537}, "codebook_size: expected 2 to 65536, got 65537"),
@@ -182,7 +182,7 @@ def test_numbers_that_do_not_fit_together_are_refused(changes, message):
 
 
 def test_names_are_refused_in_the_words_of_the_options():
-    with pytest.raises(OptionError, match="composition must be one of linear, product, grouped, lstm, got 'sum'"):
+    with pytest.raises(OptionError, match="composition must be one of linear, product, grouped, lstm, transform, got 'sum'"):
         CodecSpec.named("sum", 6, 4, 3)
     with pytest.raises(OptionError, match="product code of length 9 needs at least as many dimensions, got 8"):
         CodecSpec.named("product", 8, 4, 9)

@@ -248,6 +248,10 @@ class CodecSpec:
             layout["scale_levels"] = ("float32", (1 << self.scale_bits,))
         return layout
 
+    def blank_tensors(self) -> dict[str, npt.NDArray[Any]]:
+        """Tensors of this shape that are a codec, of no use but to be replaced by others."""
+        return {name: np.zeros(shape, dtype) for name, (dtype, shape) in self.tensor_layout().items()}
+
     def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
         """The type and shape of the stored tensors of N rows, by name; None for what the rows themselves decide."""
         return {"codes": ("uint8", (num_embeddings, self.row_bytes))}
