@@ -113,7 +113,7 @@ def transform_codec(dim: int = 7, *, plain: bool = False, seed: int = 0) -> Tran
         contexts=3,
         frequencies=len(tables.frequencies),
         lengths=tuple(lengths),
-        mean_length=float(lengths[len(lengths) // 3]),
+        mean_length=float(np.mean(lengths)),
     )
     stored = {
         "mean": (random.normal(size=dim) / 4).astype(np.float32),

@@ -39,6 +39,8 @@ class LayerContent:
         if coded.spec.has_codewords:
             packed = np.array(coded.checked_rows())  # the layer unpacks rows without a check
             return cls(coded.codec, len(coded), {"code_rows": packed})
+        if coded.codec.may_overflow:
+            coded.checked_rows()
         stored = coded.codec.row_tensors(coded.packed)
         rows = {_buffer_of(name): for_torch(np.array(array)) for name, array in stored.items()}
         return cls(coded.codec, len(coded), rows)

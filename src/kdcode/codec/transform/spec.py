@@ -82,6 +82,14 @@ class TransformSpec(CodecSpec):
         return TRANSFORM
 
     @property
+    def words(self) -> str:
+        """The shape in words, such as: transform, 40 bytes per row, rotation of 99 reflections, 8 states."""
+        each = f"{self.mean_length:.1f} bytes per row on average, {self.classes} lengths"
+        each = each if self.classes > 1 else f"{self.lengths[0]} bytes per row"
+        rotation = f"rotation of {self.reflections} reflections" if self.reflections else "no rotation"
+        return f"{TRANSFORM}, {each}, {rotation}, {self.states} states"
+
+    @property
     def has_codewords(self) -> bool:
         """Whether positions choose among codewords: here they do not."""
         return False
@@ -106,6 +114,11 @@ class TransformSpec(CodecSpec):
     def sides_end(self) -> int:
         """What the last column of a code is below: a one, and a bit for each coordinate whose side is known."""
         return 2 << self.most_sides
+
+    @property
+    def column_ends(self) -> tuple[int, ...]:
+        """What the integers of each column of a code are below."""
+        return (self.codebook_size,) * self.code_length + (self.classes, self.sides_end)
 
     @property
     def bits(self) -> int:
