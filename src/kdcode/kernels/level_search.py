@@ -1,4 +1,4 @@
-"""The search for the levels and the class of each row of transform codes; `kdcode.codec.transform.row_search` says how."""
+"""The search for the levels and the class of each row of transform codes; see `kdcode.codec.transform.row_search`."""
 
 from __future__ import annotations
 
@@ -113,18 +113,21 @@ def _scalar_bits(sizes: Array, own: Array, bits: Array) -> float:
 
 
 @kernel
-def search_rows(coordinates: Array, codec: tuple[Array, ...], settings: Array, levels: Array, classes: Array) -> None:
+def search_rows(
+    coordinates: Array, trades: Array, codec: tuple[Array, ...], settings: Array, levels: Array, classes: Array
+) -> None:
     """Levels and classes of (n, d) coordinates in steps.
 
     Args:
         coordinates: float32.
+        trades: (n,) λ of rows, float32.
         codec: contexts (classes, d), lengths (classes,), allowed classes, bits, shifts, following states.
-        settings: λ, margin, what a bit for sides is worth, by how much λ is raised, how often at most.
+        settings: margin, what a bit for sides is worth, by how much λ is raised, how often at most.
         levels: (n, d) takes the levels with their signs.
         classes: (n,) takes the classes.
     """
     contexts, lengths, allowed, bits, shifts, following = codec
-    margin, worth, wider = settings[1], F(settings[2]), F(settings[3])
+    margin, worth, wider = settings[0], F(settings[1]), F(settings[2])
     dim, states, longest = coordinates.shape[1], len(following), len(allowed) - 1
     sizes, ends, spare = np.empty(dim, F), np.empty((states, 3), F), np.empty((states, 3), F)
     chosen, before = np.empty((dim, states), np.int32), np.empty((dim, states), np.uint8)
@@ -133,10 +136,10 @@ def search_rows(coordinates: Array, codec: tuple[Array, ...], settings: Array, l
     for row in range(len(coordinates)):
         for i in range(dim):
             sizes[i] = abs(coordinates[row, i])
-        trade = F(settings[0])
+        trade = trades[row]
         place = _first_place(_scalar_bits(sizes, middle, bits), lengths, allowed, margin)
         final = -1
-        for turn in range(int(settings[4]) + len(allowed)):
+        for turn in range(int(settings[3]) + len(allowed)):
             own = allowed[place]
             room = 8.0 * lengths[own] - margin
             _walk(sizes, contexts[own], trade, bits, shifts, following, ends, spare, chosen, before)

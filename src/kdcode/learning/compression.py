@@ -12,6 +12,7 @@ import torch
 
 from kdcode._version import __version__
 from kdcode.arrays import checked_vectors
+from kdcode.codec.spec import TRANSFORM
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
@@ -31,6 +32,7 @@ from kdcode.learning.run import Run
 from kdcode.learning.run_settings import CompressKeywords, PlanSettings, RunSettings
 from kdcode.learning.table_shard import TableShard
 from kdcode.learning.training_table import TrainingTable
+from kdcode.learning.transform import CODING_STEPS, transform_coded
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import BatchOptions, CompressOptions, GradientOptions, checked_spec
 
@@ -247,6 +249,8 @@ def _learned(
 ) -> tuple[CodedTable | None, Encoder | None]:
     """What `_compress` gives; `on_step` is called after every step."""
     table, share, rows = shard.table, shard.share, len(shard)
+    if options.composition == TRANSFORM:
+        return _transformed(shard, options, settings, on_step), None
     spec = checked_spec(shard, options)  # refuses what cannot work before anything is done
     if table.weights is not None and options.learning.name == "encoder":
         raise OptionError("rows with weights are for other learners than the encoder")
@@ -271,10 +275,23 @@ def _learned(
     return coded, found.encoder
 
 
+def _transformed(
+    shard: TableShard, options: CompressOptions, settings: RunSettings, on_step: OnStep
+) -> CodedTable | None:
+    """The table in transform codes, on rank 0: nothing is learned but a rotation and some tables."""
+    identity = run_identity(shard, options.as_dict())
+    run = Run(CODING_STEPS, identity, on_step, checkpoint_for(settings.run_checkpoint, shard.share), shard.share.ranks)
+    coded, lost = _gathered(shard, transform_coded(shard, options, run))
+    if coded is not None:
+        add_provenance(coded, lost, options, identity)
+        coded.learning_seconds = round(run.seconds, 1)
+    return coded
+
+
 def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str) -> None:
     """Note in a coded table what was lost and how it was learned."""
     coded.provenance.update(
-        learner=options.learning.name,
+        learner=options.learner_name,
         options=options.as_dict(),
         **{name: round(value, 6) for name, value in lost.as_dict().items()},
         shared_codes=coded.shared_codes,

@@ -19,7 +19,7 @@ from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.ragged_rows import RaggedRows
 from kdcode.codec.transform.range_coder import RangeReader, RangeWriter
 from kdcode.codec.transform.reflections import product, reflection_vectors
-from kdcode.codec.transform.row_search import RowProblem, search_rows
+from kdcode.codec.transform.row_search import RowProblem, margin_of, search_rows
 from kdcode.codec.transform.spec import SIDE_UNIT, TransformSpec
 from kdcode.codec.transform.trellis import parity, signed, states_before, transitions, unsigned
 from kdcode.codec.transform.viterbi import LevelCosts
@@ -27,6 +27,8 @@ from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import ArrayInFile, PackedRows
 
 _ROWS_AT_ONCE = 1 << 12
+_WEIGHTS = (1 / 4, 4.0)
+"""Weights beyond which the error of a row counts no less or more: a step allows no more than so much."""
 
 
 class Transform(Codec):
@@ -84,10 +86,10 @@ class Transform(Codec):
     def problem(self) -> RowProblem:
         """What a search for levels knows of this codec."""
         trade = float(self.stored["search"][0])
-        bits = self.tables.costs(self.spec.codebook_size // 2)
+        bits = self.tables.costs((self.spec.codebook_size - 1) // 2)
         costs = LevelCosts(bits, self.tables.shift_of, self.spec.states)
         lengths = np.array(self.spec.lengths, dtype=np.int64)
-        return RowProblem(self.tables, costs, self.contexts, lengths, trade)
+        return RowProblem(self.tables, costs, self.contexts, lengths, trade, margin_of(self.spec.embedding_dim))
 
     @cached_property
     def compiled(self) -> CompiledLevels:
@@ -310,20 +312,19 @@ class Transform(Codec):
         steps = np.log([step for step, _ in levels])
         own = np.abs(steps - np.log(wanted)[:, None]).argmin(axis=1)
         found = np.zeros((len(vectors), len(self.spec.widths)), dtype=np.int64)
-        problem = replace(self.problem, trade=self.problem.trade * trade)
         for number, (step, allowed) in enumerate(levels):
             rows = np.flatnonzero(own == number)
             if len(rows):
                 reach = 2.0 * self.spec.codebook_size
                 scaled = np.clip(coordinates[rows] / self.dtype.type(step), -reach, reach).astype(np.float32)
-                found[rows] = self._searched(scaled, problem, allowed)
+                own_weights = np.ones(len(rows)) if weights is None else weights[rows] * (step / nominal) ** 2
+                trades = self.problem.trade * trade / np.clip(own_weights, *_WEIGHTS)
+                found[rows] = self._searched(scaled, trades.astype(np.float32), allowed)
         return found
 
-    def _searched(self, scaled: FloatArray, problem: RowProblem, allowed: IntArray) -> CodeArray:
-        """(n, columns) codes of (n, d) coordinates in steps."""
-        levels, classes = self.compiled.search(scaled, problem, allowed) or search_rows(scaled, problem, allowed)
-        values = unsigned(levels)
-        _, room = self.compiled.write(values, classes, None) or self._written(values, classes, None)
+    def _searched(self, scaled: FloatArray, trades: FloatArray, allowed: IntArray) -> CodeArray:
+        """(n, columns) codes of (n, d) coordinates in steps, with (n,) λ."""
+        values, classes, room = self._fitted(scaled, trades, allowed, self.problem)
         none = np.ones(len(scaled), dtype=np.int64)
         at_level = self._coordinates_of(values, classes, none) / self.stored["steps"][classes][:, None]
         above = (scaled[:, : self.spec.most_sides] > at_level[:, : self.spec.most_sides]).astype(np.int64)
@@ -331,6 +332,20 @@ class Transform(Codec):
         for place in range(above.shape[1]):
             sides = np.where(place < room, 2 * sides + above[:, place], sides)
         return np.column_stack([values, classes, sides])
+
+    def _fitted(
+        self, scaled: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
+    ) -> tuple[CodeArray, CodeArray, CodeArray]:
+        """(n, d) code values and (n,) classes of coordinates in steps, and (n,) for how many sides rows have room."""
+        found = self.compiled.search(scaled, trades, allowed, problem)
+        levels, classes = found or search_rows(scaled, trades, allowed, problem)
+        values = unsigned(levels)
+        _, room = self.compiled.write(values, classes, None) or self._written(values, classes, None)
+        short = np.flatnonzero(room < 0)  # the coder rounds: a few of thousands of rows need a little more
+        if len(short):
+            again = self._fitted(scaled[short], trades[short], allowed, replace(problem, margin=problem.margin + 1))
+            values[short], classes[short], room[short] = again
+        return values, classes, room
 
     @cached_property
     def step_levels(self) -> list[tuple[float, IntArray]]:

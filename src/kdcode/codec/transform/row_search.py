@@ -2,7 +2,7 @@
 
 A row takes as many bytes as its class says, however many bits its levels need. Paths of neighbouring λ differ by leaps
 of some ten bits, so that λ is no means to fill a row to its end. Instead a row takes the shortest class that the best
-path fits into, and what is left of its last bytes says, for its first coordinates, on which side of their level they lie.
+path fits into. What is left of its last bytes says of its first coordinates on which side of their level they lie.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from kdcode.arrays import FloatArray, IntArray
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.viterbi import FAR, LevelCosts, best_paths
 
-MARGIN, MARGIN_PER_LEVEL = 0.05, 0.0004
-"""Bits by which the coder may need more than the information in a row, in all and for each level."""
+_MARGIN, _MARGIN_PER_LEVEL = 0.05, 0.0004
 WORTH = 0.5
 """What a bit is worth that is left for sides, beside one that is spent on levels."""
 WIDER = 1.5
@@ -35,7 +34,8 @@ class RowProblem:
         costs: the same, as what levels cost.
         contexts: (classes, d) of coordinates by class of the row.
         lengths: (classes,) bytes of a row.
-        trade: λ, in squared steps for each bit.
+        trade: λ of rows that count as usual, in squared steps for each bit.
+        margin: bits that are kept free in every row.
     """
 
     tables: LevelTables
@@ -43,22 +43,24 @@ class RowProblem:
     contexts: IntArray
     lengths: IntArray
     trade: float
+    margin: float
 
-    @property
-    def margin(self) -> float:
-        """Bits that are kept free in every row."""
-        return MARGIN + MARGIN_PER_LEVEL * self.contexts.shape[1]
+
+def margin_of(dim: int) -> float:
+    """Bits by which the coder may need more than the information in d levels."""
+    return _MARGIN + _MARGIN_PER_LEVEL * dim
 
 
 def search_rows(
-    coordinates: FloatArray, problem: RowProblem, allowed: IntArray
+    coordinates: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Levels of (n, d) coordinates in steps.
 
     Args:
         coordinates: rotated, centred, divided by the step.
-        problem: the codec.
+        trades: (n,) λ of rows, in squared steps for each bit.
         allowed: classes that rows may have, by length. Zeros must fit into the longest.
+        problem: the codec.
 
     Returns:
         (n, d) levels with their signs, and (n,) classes.
@@ -69,18 +71,17 @@ def search_rows(
     at_once = max(1, _NUMBERS_AT_ONCE // dim)
     for start in range(0, count, at_once):
         some = slice(start, start + at_once)
-        found[some], classes[some] = _search_chunk(sizes[some], problem, allowed)
+        found[some], classes[some] = _search_chunk(sizes[some], trades[some].astype(np.float32), allowed, problem)
     return found * signs, classes
 
 
 def _search_chunk(
-    sizes: FloatArray, problem: RowProblem, allowed: IntArray
+    sizes: FloatArray, trade: FloatArray, allowed: IntArray, problem: RowProblem
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """(n, d) magnitudes and (n,) classes of (n, d) absolute coordinates."""
     room = 8.0 * problem.lengths[allowed] - problem.margin
     place = _first_place(scalar_bits(sizes, problem, allowed), room)
     found, classes = np.zeros(sizes.shape, dtype=np.int64), np.full(len(sizes), allowed[-1])
-    trade = np.full(len(sizes), problem.trade, dtype=np.float32)
     active, is_first = np.arange(len(sizes)), True
     for _ in range(MOST_WIDER + len(allowed)):
         own = allowed[place[active]]

@@ -34,7 +34,7 @@ from kdcode.learning.additive.learner import AdditiveLearner
 from kdcode.learning.linalg.kmeans import kmeans, nearest
 from kdcode.learning.linalg.principal import complete_basis, principal_directions
 from kdcode.learning.linalg.products import multiply
-from kdcode.learning.planning.planned_table import PlannedTable
+from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.run import Run
 from kdcode.learning.starts import warm_start
 from kdcode.learning.training_table import TrainingTable, rows_of

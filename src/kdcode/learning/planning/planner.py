@@ -11,9 +11,9 @@ from kdcode.errors import OptionError
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.checkpoint import Checkpoint, holding
 from kdcode.learning.identity import KnownTable, run_identity
+from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.planning.candidates import PLANNED, Candidate, CandidateSearch
 from kdcode.learning.planning.goal import FinalTable, Goal
-from kdcode.learning.planning.planned_table import PlannedTable
 from kdcode.learning.planning.predictor import Predictor
 from kdcode.learning.progress import showing_candidates
 from kdcode.learning.run_settings import PlanKeywords, PlanSettings
