@@ -97,10 +97,7 @@ class CodedTable(TableMapping):
 
     def __repr__(self) -> str:
         what = f"{len(self)} symbols" if len(self) else "a codebook without rows"
-        return (
-            f"<CodedTable: {what}, {self.embedding_dim} dimensions, K={self.codebook_size}, "
-            f"D={self.code_length}, {self.spec.composition}>"
-        )
+        return f"<CodedTable: {what}, {self.embedding_dim} dimensions, {self.spec.words}>"
 
     @property
     def spec(self) -> CodecSpec:
@@ -268,7 +265,10 @@ class CodedTable(TableMapping):
         return self.codec.encode(vectors, beam=beam, sweeps=sweeps)
 
     def code_of(self, symbol: str) -> Code:
-        """The integers of `symbol`: D positions, and the level of its scale where rows have scales."""
+        """The integers of `symbol`: D positions, and the level of its scale where rows have scales.
+
+        For those of transform codes see `kdcode.codec.Transform`.
+        """
         row = self.row_of(symbol)
         return tuple(int(value) for value in self.codec.unpack(self.packed[row : row + 1])[0])
 

@@ -23,17 +23,10 @@ def command(file: str, as_json: bool) -> None:
     if as_json:
         page.print_json(facts)
         return
-    spec = coded.spec
-    scale = f", {spec.scale_bits} bits of scale" if spec.scale_bits else ""
-    groups = f" of {spec.groups} groups" if spec.composition == "grouped" else ""
-    rotated = ", rotated" if spec.is_rotated else ""
-    codewords = f"codewords of {spec.codeword_dim} {spec.codebook_dtype} numbers"
     shape = {
         "symbols": f"{len(coded):,}" if len(coded) else "none: this is a codebook, which codes rows of other files",
         "dimensions": f"{coded.embedding_dim:,}",
-        "code": f"K={spec.codebook_size}, D={spec.code_length}{scale}, {spec.bits} bits per symbol",
-        "composition": f"{spec.composition}{groups}, {codewords}{rotated}",
-        "parameters": f"{spec.parameters:,} (excluding codes)",
+        **page.code_shape(coded),
     }
     page.echo([click.style(spoken(file), bold=True), *page.pairs(shape), ""])
     page.echo(page.size_rows(coded.sizes, len(coded), coded.embedding_dim, facts["file_bytes"]))
