@@ -84,15 +84,21 @@ class Transform(Codec):
     def problem(self) -> RowProblem:
         """What a search for levels knows of this codec."""
         trade = float(self.stored["search"][0])
-        bits = self.tables.costs(self.spec.codebook_size // 2)
+        bits = self.tables.costs((self.spec.codebook_size - 1) // 2)  # both signs of a magnitude are values below K
         costs = LevelCosts(bits, self.tables.shift_of, self.spec.states)
-        lengths = np.array(self.spec.lengths, dtype=np.int64)
-        return RowProblem(self.tables, costs, self.contexts, lengths, trade)
+        return RowProblem(self.tables, costs, self.contexts, self.lengths, trade)
 
     @cached_property
     def compiled(self) -> CompiledLevels:
         """The same loops as compiled code, where that is installed."""
-        return CompiledLevels(self.problem, self.stored["steps"], self.side_of, self.spec.most_sides)
+        spec = self.spec
+        own = (self.stored["steps"], self.side_of, spec.states, spec.most_sides, spec.codebook_size)
+        return CompiledLevels(self.tables, self.contexts, self.lengths, *own)
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """(classes,) bytes of a row."""
+        return np.array(self.spec.lengths, dtype=np.int64)
 
     @classmethod
     def from_weights(cls, spec: Any, weights: Any) -> Self:  # noqa: ANN401 - not used
@@ -148,7 +154,7 @@ class Transform(Codec):
         for position in range(values.shape[1]):
             writer.write(self.tables, 2 * contexts[:, position] + (state & 1), values[:, position])
             state = following[state, parity(values[:, position])]
-        room = np.minimum(writer.capacity(self.problem.lengths[classes]), self.spec.most_sides)
+        room = np.minimum(writer.capacity(self.lengths[classes]), self.spec.most_sides)
         if sides is not None:
             writer.write_bits(sides)
         return writer.finish(), room
@@ -162,14 +168,9 @@ class Transform(Codec):
         codes = np.zeros((len(packed), len(self.spec.widths)), dtype=bitpack.value_dtype(max(self.spec.widths)))
         for start in range(0, len(packed), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
-            rows, classes = self._rows_and_classes(packed[some])
-            values, sides = self.compiled.read(rows, classes) or self._read(rows, classes)
-            if int(values.max(initial=0)) >= self.spec.codebook_size:
-                raise StorageError(
-                    f"codes: found code value {values.max()}, values must be below K={self.spec.codebook_size}"
-                )
-            codes[some, : self.spec.code_length] = values
-            codes[some, -2], codes[some, -1] = classes, sides
+            values, sides = self.compiled.read(packed[some]) or self._read(packed[some])
+            codes[some, :-2], codes[some, -1] = values, sides
+            codes[some, -2] = packed[some, 0] if self.spec.classes > 1 else 0
         return codes
 
     def _rows_and_classes(self, packed: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint8], CodeArray]:
@@ -177,11 +178,12 @@ class Transform(Codec):
             return packed, np.zeros(len(packed), dtype=np.int64)
         classes = packed[:, 0].astype(np.int64)
         if int(classes.max(initial=0)) >= self.spec.classes:
-            raise StorageError(f"row_classes: found class {classes.max()}, classes must be below {self.spec.classes}")
+            raise StorageError(f"row_classes: found a class that is not below {self.spec.classes}")
         return packed[:, 1:], classes
 
-    def _read(self, rows: npt.NDArray[np.uint8], classes: CodeArray) -> tuple[CodeArray, CodeArray]:
-        """(n, d) code values and (n,) sides of (n, bytes) rows."""
+    def _read(self, packed: npt.NDArray[np.uint8]) -> tuple[CodeArray, CodeArray]:
+        """(n, d) code values and (n,) sides of (n, row bytes) packed rows."""
+        rows, classes = self._rows_and_classes(packed)
         following, contexts = transitions(self.spec.states), self.contexts[classes]
         reader = RangeReader(rows)
         values = np.empty(contexts.shape, dtype=np.int64)
@@ -189,11 +191,11 @@ class Transform(Codec):
         for position in range(contexts.shape[1]):
             values[:, position] = reader.read(self.tables, 2 * contexts[:, position] + (state & 1))
             state = following[state, parity(values[:, position])]
-        room = np.minimum(reader.capacity(self.problem.lengths[classes]), self.spec.most_sides)
+        room = np.minimum(reader.capacity(self.lengths[classes]), self.spec.most_sides)
         if (room < 0).any():
-            raise StorageError(
-                f"codes: levels take more than the {self.spec.lengths[classes[room.argmin()]]} bytes of a row"
-            )
+            raise StorageError("codes: the levels of a row take more bytes than it has")
+        if int(values.max(initial=0)) >= self.spec.codebook_size:
+            raise StorageError(f"codes: found a code value that is not below K={self.spec.codebook_size}")
         return values, reader.read_bits(room)
 
     def check_codes(self, codes: IntArray) -> None:
@@ -258,8 +260,7 @@ class Transform(Codec):
     def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
         """(n, row bytes) packed rows to (n, d) vectors."""
         if not self.may_overflow:
-            rows, classes = self._rows_and_classes(packed)
-            coordinates = self.compiled.decode(rows, classes)
+            coordinates = self.compiled.decode(packed)
             if coordinates is not None:
                 return self._rotated(coordinates)
         return self.decode(self.unpack(packed))

@@ -23,6 +23,8 @@ _RENEWALS = 2
 """How often that may be needed after one value: 24 bits less the 15 of a frequency are 9, so twice."""
 _AHEAD = 4
 """Bytes that a reader holds."""
+_NO_VALUE = "codes: a row is a number that stands for no level"
+"""Ranges are divided without their remainder, which no value has: a writer leaves it out, and damage may lead there."""
 
 
 class RangeReader:
@@ -41,10 +43,12 @@ class RangeReader:
         """(n,) code values, of the (n,) tables that they are coded with.
 
         Raises:
-            StorageError: an escaped value has more bits than any may have.
+            StorageError: a row is a number that no value has, or an escaped value has more bits than any may have.
         """
         unit = self._range >> PRECISION
-        place = np.minimum(self._code // unit, TOTAL - 1)
+        place = self._code // unit
+        if int(place.max(initial=0)) >= TOTAL:
+            raise StorageError(_NO_VALUE)
         at = np.searchsorted(tables.places, which * TOTAL + place, side="right") - 1
         self._code -= tables.starts[at] * unit
         self._range = tables.sizes[at] * unit
@@ -87,6 +91,8 @@ class RangeReader:
         half = self._range[rows] >> 1
         found = self._code[rows] >= half
         self._code[rows] -= half * found
+        if (self._code[rows] >= half).any():
+            raise StorageError(_NO_VALUE)
         self._range[rows] = half
         self._renew(rows)
         return found.astype(np.int64)
