@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from kdcode.codec import Codec, CodecSpec, make_codec
+from kdcode.codec import Codec, CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.row_scales import fit_levels
+from kdcode.codec.spec import TRANSFORM
+from kdcode.codec.transform import fitted_tables
+from kdcode.codec.transform.reflections import rounded_reflections
 from kdcode.coded import CodedTable
 
 DTYPES = ("float32", "float16", "int8")
 """Every codebook dtype."""
 
-NAMES = (
+CODEWORD_NAMES = (
     "linear",
     "projected",
     "product",
@@ -24,22 +27,36 @@ NAMES = (
     "lstm",
     "scaled-lstm",
 )
-"""Every kind of codec.
+"""Every kind of codec whose codes choose codewords, for tests of what only these have: codebooks, training, scores.
 
 "projected" is linear with codewords shorter than the vectors. "grouped" has two blocks and "uneven" three; with the
 lengths that are the default here their blocks differ in width, and those of "uneven" in positions too. "scaled-rotated"
 is grouped with a rotation and row scales.
 """
 
-KINDS = [(name, dtype) for name in NAMES for dtype in DTYPES]
-"""Every kind of codec with every codebook dtype: what a test that goes over kinds of tables goes over."""
+TRANSFORM_NAMES = ("transform", "transform-plain")
+"""Transform codes: rows of several lengths and two steps, after a rotation; and rows of one length, without one."""
+
+NAMES = (*CODEWORD_NAMES, *TRANSFORM_NAMES)
+"""Every kind of codec."""
+
+CODEWORD_KINDS = [(name, dtype) for name in CODEWORD_NAMES for dtype in DTYPES]
+"""Every kind of codec that has codewords with every codebook dtype."""
+
+KINDS = [*CODEWORD_KINDS, *((name, "float16") for name in TRANSFORM_NAMES)]
+"""Every kind of codec with every codebook dtype: what a test that goes over kinds of tables goes over.
+
+Transform codes have no codebook, and are there once.
+"""
 
 SCALE_BITS = 3
 """Bits of the row scales of the scaled kinds."""
 
 
 def spec_of(kind: str = "linear", dtype: str = "float32", *, length: int = 4, size: int = 4, dim: int = 7) -> CodecSpec:
-    """The spec of one of `NAMES`; d may be as small as the code length."""
+    """The spec of one of `NAMES`; d may be as small as the code length. Transform codes follow from d alone."""
+    if kind in TRANSFORM_NAMES:
+        return transform_codec(dim, plain=kind == "transform-plain").spec
     changes: dict[str, object] = {"codebook_dtype": dtype, "scale_bits": SCALE_BITS if "scaled" in kind else 0}
     composition = kind.rsplit("-", maxsplit=1)[-1]
     if kind == "projected":
@@ -68,15 +85,64 @@ def codec_with(spec: CodecSpec, seed: int = 0) -> Codec:
     return make_codec(spec, weights)
 
 
+def transform_codec(dim: int = 7, *, plain: bool = False, seed: int = 0) -> Transform:
+    """A codec for vectors of d numbers of spread 1, with random mean and rotation.
+
+    Args:
+        dim: d.
+        plain: whether all rows have one length and one step, and there is no rotation.
+        seed: of all that is random.
+    """
+    random = np.random.default_rng(seed)
+    spreads = np.array([1.0, 2.0, 4.0])  # of coordinates, in steps, by context
+    sizes = np.arange(12)
+    shares = np.exp(-np.square((2 * sizes - np.arange(2)[:, None]) / spreads[:, None, None]) / 2) + 1e-4
+    tables = fitted_tables(1000 * shares, np.full((3, 2), 0.05))
+    lengths = [dim // 4 + 1, dim // 2 + 1, dim + 2]
+    lengths = lengths[-1:] if plain else lengths * 2
+    reflections = 0 if plain else min(dim - 1, 3)
+    spec = TransformSpec(
+        kind=TRANSFORM,
+        embedding_dim=dim,
+        codebook_size=200,
+        code_length=dim,
+        inner_dim=dim,
+        basis=reflections > 0,
+        reflections=reflections,
+        states=4 if plain else 8,
+        contexts=3,
+        frequencies=len(tables.frequencies),
+        lengths=tuple(lengths),
+        mean_length=float(lengths[len(lengths) // 3]),
+    )
+    stored = {
+        "mean": (random.normal(size=dim) / 4).astype(np.float32),
+        "steps": np.array([0.25] if plain else [0.5] * 3 + [0.25] * 3, dtype=np.float32),
+        "coordinate_contexts": np.array([2 - place % 2 for place in range(dim)], dtype=np.uint8),
+        "class_contexts": np.array([0] if plain else [-2, -1, 0, -1, 0, 1], dtype=np.int8),
+        "magnitudes": tables.magnitudes,
+        "frequencies": tables.frequencies,
+        "shifts": tables.shifts,
+        "sides": np.array([60, 50, 40], dtype=np.uint8),
+        "search": np.array([0.45, 0.25], dtype=np.float32),
+    }
+    if reflections:
+        directions = np.linalg.qr(random.normal(size=(dim, dim)))[0][:, :reflections]
+        stored["reflections"], stored["reflection_scale"] = rounded_reflections(directions, spec.reflection_bits)
+    return Transform(spec, stored)
+
+
 def codec_of(
     kind: str = "linear", dtype: str = "float32", *, length: int = 4, size: int = 4, dim: int = 7, seed: int = 0
 ) -> Codec:
-    """A codec of one of `NAMES` with random weights."""
+    """A codec of one of `NAMES` with random weights; codebook dtype, D and K are those of codes with codewords."""
+    if kind in TRANSFORM_NAMES:
+        return transform_codec(dim, plain=kind == "transform-plain", seed=seed)
     return codec_with(spec_of(kind, dtype, length=length, size=size, dim=dim), seed)
 
 
-def codes_of(spec: CodecSpec, rows: int, seed: int = 0) -> np.ndarray:
-    """(rows, columns) random codes, with levels of row scales where rows have them."""
+def random_codes(spec: CodecSpec, rows: int, seed: int = 0) -> np.ndarray:
+    """(rows, columns) random codes of codewords, with levels of row scales where rows have them."""
     random = np.random.default_rng(seed + 1)
     codes = random.integers(0, spec.codebook_size, size=(rows, spec.code_length))
     if not spec.scale_bits:
@@ -84,12 +150,21 @@ def codes_of(spec: CodecSpec, rows: int, seed: int = 0) -> np.ndarray:
     return np.column_stack([codes, random.integers(0, 1 << spec.scale_bits, size=rows)])
 
 
+def codes_of(codec: Codec, rows: int, seed: int = 0) -> np.ndarray:
+    """(rows, columns) random codes; those of a transform codec are of random vectors, and have all of its classes."""
+    if not isinstance(codec, Transform):
+        return random_codes(codec.spec, rows, seed)
+    random = np.random.default_rng(seed + 1)
+    vectors = random.normal(size=(rows, codec.spec.embedding_dim)) * random.choice([0.2, 1, 2], size=(rows, 1))
+    return codec.encode_weighted(vectors.astype(np.float32), random.choice([0.25, 1.0], size=rows))
+
+
 def coded_table(
     kind="linear", dtype="float32", *, rows=5, length=4, size=4, dim=7, symbols=None, seed=0, provenance=None
 ) -> CodedTable:
     """A table of one of `NAMES` with random codes and weights."""
     codec = codec_of(kind, dtype, length=length, size=size, dim=dim, seed=seed)
-    return CodedTable.from_codes(symbols, codes_of(codec.spec, rows, seed), codec, provenance)
+    return CodedTable.from_codes(symbols, codes_of(codec, rows, seed), codec, provenance)
 
 
 def codebook_of(kind="linear", dtype="float32", **changes) -> CodedTable:

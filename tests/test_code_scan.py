@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_tables import KINDS, codec_with, coded_table, codes_of
+from sample_tables import KINDS, codec_with, coded_table, random_codes
 
 from kdcode import CodedTable, code_scan, compiled
 from kdcode.codec import CodecSpec, CompiledSums, make_codec
@@ -60,7 +60,7 @@ def test_the_nearest_are_those_of_decoded_vectors(kind, dtype, metric):
 )
 def test_any_shape_of_code(size, length, rows, k, metric, seed):
     spec = CodecSpec.named("linear", 5, size, length, codebook_dtype="int8")
-    coded = CodedTable.from_codes(None, codes_of(spec, rows, seed), codec_with(spec, seed))
+    coded = CodedTable.from_codes(None, random_codes(spec, rows, seed), codec_with(spec, seed))
     query = np.random.default_rng(seed).normal(size=5).astype(np.float32)
     assert found_rows(coded, query[None], k, metric) == [by_brute_force(coded, query.astype(np.float64), k, metric)]
 
@@ -174,7 +174,7 @@ def test_dot_products_are_no_further_off_than_the_bound(kind, dtype):
 def test_numbers_far_from_one_are_compared_in_float64(scale, metric):
     spec = CodecSpec.named("linear", 4, 16, 2, codebook_dtype="float32")
     codebook = np.random.default_rng(0).normal(size=(2, 16, 4)) * scale
-    coded = CodedTable.from_codes(None, codes_of(spec, 200), make_codec(spec, {"codebook": codebook}))
+    coded = CodedTable.from_codes(None, random_codes(spec, 200), make_codec(spec, {"codebook": codebook}))
     query = (np.random.default_rng(1).normal(size=4) * scale).astype(np.float32)
     found = [int(near.symbol) for near in coded.neighbors(query, 5, metric=metric)]
     assert found == by_brute_force(coded, query.astype(np.float64), 5, metric)
@@ -200,7 +200,7 @@ def test_memory_does_not_grow_with_the_number_of_vectors():
     taken = []
     for rows in (50_000, 400_000):
         spec = CodecSpec.named("product", 64, 256, 8, codebook_dtype="int8")
-        coded = CodedTable.from_codes(None, codes_of(spec, rows), codec_with(spec))
+        coded = CodedTable.from_codes(None, random_codes(spec, rows), codec_with(spec))
         coded.neighbors(np.ones(64), metric="dot", threads=1)
         tracemalloc.start()
         coded.neighbors(np.ones((4, 64)), metric="dot", threads=1)

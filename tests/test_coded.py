@@ -196,7 +196,7 @@ def test_codes_that_do_not_fit_are_refused(coded, codes, message):
 
 def test_codes_of_rows_with_scales_have_one_column_more():
     codec = codec_of("scaled-linear")
-    codes = codes_of(codec.spec, 5)
+    codes = codes_of(codec, 5)
     with pytest.raises(OptionError, match=r"shape \(rows, 5\), got int64 \(5, 4\)"):
         CodedTable.from_codes(None, codes[:, :4], codec)
     codes[0, 4] = 8

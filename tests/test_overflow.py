@@ -26,7 +26,7 @@ def huge_codec(kind, dtype):
 
 def parted(codec, small, rows=200):
     """Random codes, their vectors in float64, and which of them float32 holds."""
-    codes = codes_of(codec.spec, rows)
+    codes = codes_of(codec, rows)
     vectors = small.decode(codes).astype(np.float64) / DOWN
     return codes, vectors, (np.abs(vectors) <= MOST).all(axis=1)
 
@@ -123,7 +123,7 @@ def test_gates_of_an_lstm_do_not_overflow(name):
     tensors = {key: value.copy() for key, value in codec.tensors().items()}
     tensors[name] = (np.sign(tensors[name]) * 3e38).astype(np.float32)
     codec = codec_from_tensors(codec.spec, tensors)
-    codes = codes_of(codec.spec, 50)
+    codes = codes_of(codec, 50)
     assert codec.may_overflow
     vectors = codec.decode(codes)
     assert np.isfinite(vectors).all()
@@ -137,7 +137,7 @@ def test_gates_of_an_lstm_do_not_overflow(name):
 def test_usual_tables_are_computed_in_float32(kind):
     codec = codec_of(kind)
     assert not codec.may_overflow
-    assert codec.compose(codes_of(codec.spec, 3)).dtype == np.float32
+    assert codec.compose(codes_of(codec, 3)).dtype == np.float32
     assert not codec.scaled(1e30).may_overflow
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from sample_tables import DTYPES, NAMES, codec_of, codec_with, codes_of, spec_of
+from sample_tables import DTYPES, NAMES, codec_of, codec_with, codes_of, random_codes, spec_of
 
 from kdcode.codec import BlockSum, CodecSpec, block_sum, make_codec
 
@@ -92,7 +92,7 @@ def number_by_number(codec, code):
 def test_every_kind_agrees_with_the_specification_number_by_number(name):
     made = codec_of(name, "int8", length=5, dim=8)
     assert isinstance(made, BlockSum)
-    codes = codes_of(made.spec, 6)
+    codes = codes_of(made, 6)
     expected = [number_by_number(made, code) for code in codes]
     np.testing.assert_allclose(made.decode(codes), expected, rtol=1e-5, atol=1e-5)
 
@@ -100,7 +100,7 @@ def test_every_kind_agrees_with_the_specification_number_by_number(name):
 @pytest.mark.parametrize("name", BLOCK_SUMS)
 def test_score_tables_add_up_to_dot_products(name):
     made = codec_of(name, length=4, size=5)
-    codes = codes_of(made.spec, 30)
+    codes = codes_of(made, 30)
     queries = np.random.default_rng(3).normal(size=(7, 2))
     tables = made.score_tables(queries)
     assert tables.shape == (4, 5, 2)
@@ -111,7 +111,7 @@ def test_score_tables_add_up_to_dot_products(name):
 def test_a_rotation_rotates_what_the_blocks_give():
     rotated = codec_of("rotated-grouped")
     plain = make_codec(spec_of("grouped"), {"codebook": rotated.codebook})
-    codes = codes_of(plain.spec, 20)
+    codes = codes_of(plain, 20)
     np.testing.assert_allclose(rotated.basis @ rotated.basis.T, np.eye(7), atol=1e-5)
     np.testing.assert_allclose(rotated.decode(codes), plain.decode(codes) @ rotated.basis, rtol=1e-5, atol=1e-6)
 
@@ -125,7 +125,7 @@ def test_what_stands_beyond_a_narrow_block_is_not_read(name):
     for block in narrow:
         codebook[block.positions, :, block.width :] = 1e6
     changed = make_codec(made.spec, {"codebook": codebook})
-    codes = codes_of(made.spec, 20)
+    codes = codes_of(made, 20)
     np.testing.assert_array_equal(changed.decode(codes), made.decode(codes))
     vectors, query = made.decode(codes), np.ones((7, 1))
     np.testing.assert_array_equal(changed.score_tables(query), made.score_tables(query))
@@ -136,7 +136,7 @@ def test_what_stands_beyond_a_narrow_block_is_not_read(name):
 @pytest.mark.parametrize("dim", [300, 301, 599, 700])
 def test_many_blocks_are_looked_up_at_once(dim, dtype, monkeypatch):
     made = codec_with(CodecSpec.named("product", dim, 5, 300, codebook_dtype=dtype))
-    codes = codes_of(made.spec, 20)
+    codes = codes_of(made, 20)
     found = made.compose(codes)
     monkeypatch.setattr(block_sum, "_MANY_BLOCKS", 300)
     np.testing.assert_array_equal(found, made.compose(codes))
@@ -146,7 +146,7 @@ def test_many_blocks_are_looked_up_at_once(dim, dtype, monkeypatch):
 def test_a_reduced_basis_keeps_what_tells_codewords_apart(inner):
     spec = CodecSpec("block-sum", 8, 6, 3, inner, basis=True, codebook_dtype="float32")
     made = codec_with(spec)
-    codes, vectors = codes_of(spec, 30), np.random.default_rng(0).normal(size=(1, 8)).astype(np.float32)
+    codes, vectors = random_codes(spec, 30), np.random.default_rng(0).normal(size=(1, 8)).astype(np.float32)
     assert made.reduced_words.shape == (3, 6, min(inner, 8))
     apart = np.square(vectors - made.compose(codes)).sum(axis=1)
     coordinates = sum(made.reduced_words[position][codes[:, position]] for position in range(3))

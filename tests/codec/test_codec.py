@@ -8,6 +8,7 @@ import pytest
 import torch
 from sample_tables import KINDS, NAMES, codec_of, coded_table, codes_of, spec_of
 
+from kdcode import compiled
 from kdcode.codec import CODECS, codec_from_tensors, make_codec
 from kdcode.codec.spec import KINDS as CODEC_KINDS
 from kdcode.errors import OptionError, StorageError
@@ -29,7 +30,7 @@ def test_tensors_are_those_of_the_layout_and_make_the_codec_again(kind, dtype):
     again = codec_from_tensors(codec.spec, tensors)
     assert type(again) is type(codec)
     assert all(again.tensors()[name] is array for name, array in tensors.items())  # kept as they are
-    codes = codes_of(codec.spec, 20)
+    codes = codes_of(codec, 20)
     np.testing.assert_array_equal(again.decode(codes), codec.decode(codes))
 
 
@@ -68,7 +69,7 @@ def test_levels_are_one_where_they_are_not_given():
 
 def test_other_levels():
     codec = codec_of("scaled-rotated")
-    codes = codes_of(codec.spec, 20)
+    codes = codes_of(codec, 20)
     twice = codec.with_levels(2 * codec.stored["scale_levels"])
     np.testing.assert_allclose(twice.decode(codes), 2 * codec.decode(codes), rtol=1e-6)
     np.testing.assert_array_equal(twice.compose(codes), codec.compose(codes))
@@ -77,7 +78,7 @@ def test_other_levels():
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
 def test_a_codec_of_longer_vectors(kind, dtype):
     codec = codec_of(kind, dtype)
-    codes = codes_of(codec.spec, 20)
+    codes = codes_of(codec, 20)
     for factor in (3.0, 1e-30, 1e30):
         scaled = codec.scaled(factor)
         expected = codec.decode(codes) * np.float64(factor)
@@ -91,7 +92,7 @@ def test_a_codec_of_longer_vectors(kind, dtype):
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_codec_can_be_copied_and_sent(kind, copied):
     codec = codec_of(kind)
-    codes = codes_of(codec.spec, 5)
+    codes = codes_of(codec, 5)
     np.testing.assert_array_equal(copied(codec).decode(codes), codec.decode(codes))
 
 
@@ -162,7 +163,7 @@ def test_gates_that_float16_cannot_hold_are_refused():
 @pytest.mark.parametrize("size", [2, 5, 300])
 def test_unpacking_undoes_packing(kind, dtype, size):
     codec = codec_of(kind, dtype, size=size, length=5)
-    codes = codes_of(codec.spec, 40)
+    codes = codes_of(codec, 40)
     packed = codec.pack(codes)
     assert packed.dtype == np.uint8
     assert packed.shape == (40, codec.spec.row_bytes)
@@ -225,7 +226,7 @@ def test_an_encoded_vector_keeps_its_length(kind):
     random = np.random.default_rng(0)
     codec = codec_of(kind, length=6, size=16)
     codec = codec.with_levels(np.geomspace(0.01, 100, 8).astype(np.float32))
-    directions = codec.compose(codes_of(codec.spec, 50))
+    directions = codec.compose(codes_of(codec, 50))
     lengths = np.exp(random.uniform(-3, 3, size=50))
     vectors = (directions * (lengths / np.linalg.norm(directions, axis=1))[:, None]).astype(np.float32)
     decoded = codec.decode(codec.encode(vectors))
@@ -245,7 +246,7 @@ def test_tiny_and_huge_vectors_are_coded_as_well_as_any(kind, dtype, unit):
     else:
         weights[plain.scaled_weight] = weights[plain.scaled_weight] * np.float64(unit)
     far = make_codec(plain.spec, weights)  # rounded anew
-    codes = codes_of(plain.spec, 30)
+    codes = codes_of(plain, 30)
     vectors = plain.decode(codes).astype(np.float64)
     assert relative_error(vectors, far.decode(codes) / unit) < 1e-3
 
@@ -293,3 +294,14 @@ def test_tensors_and_parameters_are_vectors_too(dtype):
 def test_senseless_searches_are_refused(beam, sweeps):
     with pytest.raises(OptionError, match=f"got {beam} and {sweeps}"):
         codec_of().encode(np.ones(7), beam=beam, sweeps=sweeps)
+
+
+@pytest.mark.parametrize("use", ["0", "1"])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_transform_codes_shorter_than_the_memory_of_their_trellis(dim, use):
+    """Not all states of the trellis are reached then."""
+    codec = codec_of("transform", dim=dim)
+    vectors = np.random.default_rng(0).normal(size=(50, dim))
+    with compiled.using(use):
+        lost = codec.decode(codec.encode(vectors)) - vectors
+    assert np.square(lost).sum() < 0.03 * np.square(vectors).sum()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reading_threads import in_threads
-from sample_tables import DTYPES, KINDS, codec_with, coded_table, codes_of, spec_of, words
+from sample_tables import DTYPES, KINDS, codec_with, coded_table, random_codes, spec_of, words
 
 import kdcode
 from kdcode import CodedTable, compiled
@@ -43,7 +43,7 @@ def test_any_shape_decodes_as_numpy_does(size, length, dim, groups, dtype, scale
     groups = min(groups, length, dim)
     spec = CodecSpec("block-sum", dim, size, length, dim, groups, basis, dtype, scale_bits)
     codec = codec_with(spec)
-    coded = CodedTable.from_codes(None, codes_of(spec, 23), codec)
+    coded = CodedTable.from_codes(None, random_codes(spec, 23), codec)
     rows = np.array([22, 0, 3, 3, 21, 7, 1, 0, 2, 11])
     found = sums_of(coded).decode(rows)
     expected = decoded_plainly(coded, rows)
@@ -57,7 +57,7 @@ def test_any_shape_decodes_as_numpy_does(size, length, dim, groups, dtype, scale
 @pytest.mark.parametrize("bits", range(1, 17))
 def test_every_number_of_bits(bits, scale_bits, dtype):
     spec = CodecSpec.named("product", 14, 1 << bits, 7, codebook_dtype=dtype, scale_bits=scale_bits)
-    coded = CodedTable.from_codes(None, codes_of(spec, 50), codec_with(spec))
+    coded = CodedTable.from_codes(None, random_codes(spec, 50), codec_with(spec))
     rows = np.arange(50)[::-1].copy()
     np.testing.assert_allclose(sums_of(coded).decode(rows), decoded_plainly(coded, rows), rtol=1e-5, atol=1e-6)
 
@@ -67,7 +67,7 @@ def test_every_number_of_bits(bits, scale_bits, dtype):
 @pytest.mark.parametrize("groups", [1, 4])
 def test_every_width_writes_its_columns_and_no_others(width, dtype, groups):
     spec = CodecSpec.named("linear" if groups == 1 else "product", width * groups, 8, 4, codebook_dtype=dtype)
-    coded = CodedTable.from_codes(None, codes_of(spec, 9), codec_with(spec))
+    coded = CodedTable.from_codes(None, random_codes(spec, 9), codec_with(spec))
     around = np.full((9 + 2, width * groups), 7.0, dtype=np.float32)
     rows = np.arange(9)
     sums_of(coded).decode_into(rows, around[1:-1])
@@ -101,11 +101,11 @@ def test_scales_that_change_later_count():
     spec = CodecSpec.named("linear", 40, 4, 3, codebook_dtype="int8")
     codec = codec_with(spec)
     tensors = {name: np.array(tensor) for name, tensor in codec.stored.items()}
-    packed = codec.pack(codes_of(spec, 5))
+    packed = codec.pack(random_codes(spec, 5))
     sums = CompiledSums(compiled.kernels(1), spec, tensors, packed)
     before = sums.decode(np.arange(5))
     tensors["codebook_scale"] *= np.array([3.0, 0.7, 1.1], dtype=np.float32)[:, None, None]
-    changed = CodedTable.from_codes(None, codes_of(spec, 5), type(codec)(spec, tensors))
+    changed = CodedTable.from_codes(None, random_codes(spec, 5), type(codec)(spec, tensors))
     np.testing.assert_allclose(sums.decode(np.arange(5)), decoded_plainly(changed, np.arange(5)), rtol=1e-5, atol=1e-6)
     assert not np.allclose(sums.decode(np.arange(5)), before)
 

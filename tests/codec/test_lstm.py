@@ -39,14 +39,14 @@ def scalar_lstm(code, codec):
 def test_it_agrees_with_the_paper_number_by_number(dtype):
     codec = codec_of("lstm", dtype, length=5, seed=2)
     assert isinstance(codec, Lstm)
-    codes = codes_of(codec.spec, 6)
+    codes = codes_of(codec, 6)
     expected = [scalar_lstm(code, codec) for code in codes]
     np.testing.assert_allclose(codec.decode(codes), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_row_scales_multiply_what_it_gives():
     codec = codec_of("scaled-lstm")
-    codes = codes_of(codec.spec, 20)
+    codes = codes_of(codec, 20)
     levels = codec.stored["scale_levels"]
     expected = [np.array(scalar_lstm(code, codec)) * levels[code[-1]] for code in codes]
     np.testing.assert_allclose(codec.decode(codes), expected, rtol=1e-5, atol=1e-5)

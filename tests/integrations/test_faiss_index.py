@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_tables import KINDS, NAMES, codec_of, codec_with, coded_table, codes_of, words
+from sample_tables import KINDS, NAMES, codec_of, codec_with, coded_table, codes_of, random_codes, words
 
 import kdcode
 from kdcode.codec import CodecSpec
@@ -223,7 +223,7 @@ def test_any_basis(dims, metric):
         weights = codec_with(spec).weights()
         basis = np.random.default_rng(1).normal(size=(inner_dim, dim))
         codec = kdcode.codec.make_codec(spec, {**weights, "basis": basis})
-        coded = CodedTable.from_codes(None, codes_of(spec, 40), codec)
+        coded = CodedTable.from_codes(None, random_codes(spec, 40), codec)
         index = coded.to_faiss(metric)
         assert_searches(index, coded, metric)
         assert_searches(read_again(index), coded, metric)
@@ -290,7 +290,7 @@ def test_refusals_say_what_to_do():
 def test_numbers_beyond_float32(kind):
     codec = codec_of(kind)
     largest = float(np.abs(codec.codebook).max())
-    codes = codes_of(codec.spec, 20)
+    codes = codes_of(codec, 20)
     for metric in METRICS:
         with pytest.raises(OptionError, match=r"leave float32.*scale the table down"):
             CodedTable.from_codes(None, codes, codec.scaled(3e38 / largest)).to_faiss(metric)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sample_tables import NAMES, codec_with, coded_table, codes_of
+from sample_tables import NAMES, codec_with, coded_table, random_codes
 
 from kdcode.codec import CodecSpec
 from kdcode.coded import CodedTable
@@ -58,6 +58,6 @@ def test_refusals_say_what_was_given(settings, said):
 
 def test_row_scales_are_refused():
     spec = CodecSpec.named("product", 8, 16, 4, scale_bits=2)
-    coded = CodedTable.from_codes(None, codes_of(spec, 5), codec_with(spec))
+    coded = CodedTable.from_codes(None, random_codes(spec, 5), codec_with(spec))
     with pytest.raises(OptionError, match="got product codes with row scales; compress"):
         pq_codebook(coded)

@@ -117,7 +117,7 @@ def huge(kind: str) -> CodedTable:
     codec = codec_of(kind, "float32")
     weight = codec.weights()[codec.scaled_weight]
     factor = 3e38 / float(np.abs(weight).max())
-    codes = codes_of(codec.spec, 2000)
+    codes = codes_of(codec, 2000)
     held = (np.abs(codec.decode(codes)).max(axis=1).astype(np.float64) < 3e38 / factor).nonzero()[0]
     coded = CodedTable.from_codes(None, codes[held[:20]], codec.scaled(factor))
     assert coded.codec.may_overflow

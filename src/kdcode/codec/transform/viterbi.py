@@ -73,7 +73,7 @@ def best_paths(sizes: FloatArray, contexts: IntArray, trade: FloatArray, costs: 
     for position in range(dim):
         level, bit, error = _choices(sizes[:, position], contexts[:, position], trade, costs)
         cost = error + trade[:, None, None] * bit
-        new_total, new_bits, new_errors = np.full_like(total, FAR), np.zeros_like(bits), np.zeros_like(errors)
+        new_total, new_errors, new_bits = np.full_like(total, FAR), np.full_like(errors, FAR), np.zeros_like(bits)
         for state in range(costs.states):
             for source, parity in sources[state]:
                 own = (source & 1, parity)
