@@ -17,7 +17,7 @@ from kdcode.compiled_codes import CompiledCodes
 from kdcode.errors import OptionError, RowError
 from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows
 from kdcode.search import QUERIES_AT_ONCE, Request
-from kdcode.stored_array import PackedRows
+from kdcode.stored_array import PackedRows, StoredArray
 from kdcode.symbols import RowNumbers, StoredSymbols, checked_rows, pack_symbols
 from kdcode.table import VectorTable
 
@@ -135,9 +135,7 @@ class CodedTable(TableMapping):
     @cached_property
     def shared_codes(self) -> int:
         """How many symbols have a code that another symbol has too, and so the same vector; counted at first use."""
-        rows = np.ascontiguousarray(np.asarray(self.packed)).view(np.dtype((np.void, self.spec.row_bytes)))
-        counts = np.unique(rows.reshape(-1), return_counts=True)[1]
-        return int(counts[counts > 1].sum())
+        return sum(_repeated(rows) for rows in self.codec.rows_of_equal_length(self.packed))
 
     @cached_property
     def norms(self) -> DoubleArray:
@@ -186,7 +184,7 @@ class CodedTable(TableMapping):
         codec = self.codec.as_float32() if len(rows) > self.codebook_size else self.codec
         for start in range(0, len(rows), at_once):
             part = rows[start : start + at_once]
-            vectors[start : start + at_once] = codec.decode_packed(self.packed[part])
+            codec.write_decoded(self.packed[part], vectors[start : start + at_once])
         return vectors
 
     def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
@@ -306,12 +304,7 @@ class CodedTable(TableMapping):
                 codes are in is damaged.
         """
         self.require_rows()
-        if self.codec.may_overflow:
-            for _, codes in self.code_chunks(rows_at_once(self.spec.row_width)):
-                self.codec.decode(codes)
-        elif self.spec.has_invalid_codes:
-            for _ in self.code_chunks():
-                pass  # unpacking checks the range of every code
+        self._check_rows()
         return np.asarray(self.packed)
 
     def check(self) -> None:
@@ -321,7 +314,7 @@ class CodedTable(TableMapping):
             StorageError: something is not as it must be.
         """
         if len(self):
-            self.checked_rows()
+            self._check_rows()
         if isinstance(self.symbols, StoredSymbols):
             self.symbols.verify()
 
@@ -330,6 +323,18 @@ class CodedTable(TableMapping):
         self.require_rows()
         symbols = None if isinstance(self.symbols, RowNumbers) else list(self.symbols)
         return VectorTable(symbols, self.decode(np.arange(len(self))))
+
+    def _check_rows(self) -> None:
+        """Read every code, and check it."""
+        self.codec.check_rows(self.packed)
+        if self.codec.may_overflow:
+            for _, codes in self.code_chunks(rows_at_once(self.spec.row_width)):
+                self.codec.decode(codes)
+        elif self.spec.has_invalid_codes:
+            for _ in self.code_chunks():
+                pass  # unpacking checks the range of every code
+        elif isinstance(self.packed, StoredArray):
+            np.asarray(self.packed)  # compares all of it with its digests
 
     @property
     def _codes_at_once(self) -> int:
@@ -344,3 +349,12 @@ class CodedTable(TableMapping):
         if "taken_from" in self.provenance or not self.provenance:
             return self.provenance
         return {"taken_from": {"rows": len(self), **self.provenance}}
+
+
+def _repeated(rows: npt.NDArray[np.uint8]) -> int:
+    """How many of (n, bytes) rows are equal to another one."""
+    if not rows.shape[1]:
+        return len(rows) if len(rows) > 1 else 0
+    whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).reshape(-1)
+    counts = np.unique(whole, return_counts=True)[1]
+    return int(counts[counts > 1].sum())

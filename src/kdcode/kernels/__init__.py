@@ -26,6 +26,7 @@ from kdcode.kernels.level_reading import NO_CLASS, NO_VALUE, TOO_LARGE, TOO_MANY
 from kdcode.kernels.level_search import search_rows
 from kdcode.kernels.level_writing import write_levels
 from kdcode.kernels.packed import NOT_CHECKED, PLAN, stopped
+from kdcode.kernels.ragged import copy_rows
 from kdcode.kernels.scanning import scan_rows
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "PLAN",
     "TOO_LARGE",
     "TOO_MANY",
+    "copy_rows",
     "decode_rows",
     "decode_rows_at",
     "multiply_rows",

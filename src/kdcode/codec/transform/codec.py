@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
@@ -13,10 +13,12 @@ import numpy.typing as npt
 from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.codec import CodeArray, Codec, Search
+from kdcode.codec.row_writing import RowWriter
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform.compiled_levels import CompiledLevels
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.ragged_rows import RaggedRows
+from kdcode.codec.transform.ragged_writer import RaggedWriter
 from kdcode.codec.transform.range_coder import RangeReader, RangeWriter
 from kdcode.codec.transform.reflections import product, reflection_vectors
 from kdcode.codec.transform.row_search import RowProblem, search_rows
@@ -27,6 +29,8 @@ from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import ArrayInFile, PackedRows
 
 _ROWS_AT_ONCE = 1 << 12
+_FEW_ROWS, _FEW_NUMBERS = 16, 1 << 15
+"""Rows that compiled code decodes at a time: as many as have so many numbers."""
 
 
 class Transform(Codec):
@@ -224,6 +228,19 @@ class Transform(Codec):
             return packed
         return RaggedRows.of(np.asarray(packed), self.spec.lengths)
 
+    def row_writer(self) -> RowWriter:
+        """What makes the tensors of `row_tensors` of rows that come in chunks."""
+        return super().row_writer() if self.spec.classes == 1 else RaggedWriter(self.spec.lengths)
+
+    def check_rows(self, rows: PackedRows) -> None:
+        """Check that rows begin where those before them end."""
+        if isinstance(rows, RaggedRows):
+            rows.check()
+
+    def rows_of_equal_length(self, rows: PackedRows) -> Iterable[npt.NDArray[np.uint8]]:
+        """The bytes of all rows, those together that are equally long."""
+        return rows.of_each_class() if isinstance(rows, RaggedRows) else super().rows_of_equal_length(rows)
+
     def row_tensors(self, rows: PackedRows) -> dict[str, ArrayInFile]:
         """What a file keeps of the rows of a table, by name."""
         return rows.tensors() if isinstance(rows, RaggedRows) else super().row_tensors(rows)
@@ -259,17 +276,26 @@ class Transform(Codec):
 
     def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
         """(n, row bytes) packed rows to (n, d) vectors."""
-        if not self.may_overflow:
-            coordinates = self.compiled.decode(packed)
-            if coordinates is not None:
-                return self._rotated(coordinates)
-        return self.decode(self.unpack(packed))
+        vectors = np.empty((len(packed), self.spec.embedding_dim), dtype=np.float32)
+        self.write_decoded(packed, vectors)
+        return vectors
+
+    def write_decoded(self, packed: npt.NDArray[np.uint8], vectors: FloatArray) -> None:
+        """The same written to (n, d) vectors, a few rows at a time: new memory costs more than a row."""
+        if self.may_overflow or not self.compiled.is_used(len(packed)):
+            vectors[:] = self.decode(self.unpack(packed))
+            return
+        at_once = max(_FEW_ROWS, _FEW_NUMBERS // self.spec.embedding_dim)
+        for start in range(0, len(packed), at_once):
+            some = slice(start, start + at_once)
+            vectors[some] = self._rotated(self.compiled.decode(packed[some]))
 
     def _rotated(self, coordinates: FloatArray) -> FloatArray:
-        """(n, d) coordinates to (n, d) vectors."""
+        """(n, d) coordinates to (n, d) vectors; they may be the same array."""
         if self.rotation is not None:
             coordinates = coordinates @ self.rotation.T
-        return np.asarray(coordinates + self.stored["mean"].astype(coordinates.dtype))
+        coordinates += self.stored["mean"].astype(coordinates.dtype)
+        return coordinates
 
     def coordinates(self, vectors: FloatArray) -> FloatArray:
         """(n, d) vectors to (n, d) coordinates, not yet divided by a step."""

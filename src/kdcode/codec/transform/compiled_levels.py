@@ -24,7 +24,7 @@ _NO_FLOATS, _NO_VALUES = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int
 
 @dataclass(frozen=True, eq=False)
 class CompiledLevels:
-    """The loops of a transform codec as compiled code; every method gives None where that is not to be used.
+    """The loops of a transform codec as compiled code; methods give None where that is not to be used.
 
     Args:
         tables: of levels.
@@ -90,15 +90,17 @@ class CompiledLevels:
         self._read(compiled, packed, values.reshape(-1), sides, _NO_FLOATS)
         return values, sides
 
-    def decode(self, packed: npt.NDArray[np.uint8]) -> FloatArray | None:
-        """(n, d) coordinates of (n, row bytes) packed rows, times the step.
+    def is_used(self, rows: int) -> bool:
+        """Whether so many rows are to be decoded by compiled code."""
+        return kernels(rows) is not None
+
+    def decode(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
+        """(n, d) coordinates of (n, row bytes) packed rows, times the step; where compiled code is used.
 
         Raises:
             StorageError: bytes that stand for no code.
         """
         compiled = kernels(len(packed))
-        if compiled is None:
-            return None
         found = np.empty((len(packed), self.contexts.shape[1]), dtype=np.float32)
         self._read(compiled, packed, _NO_VALUES, _NO_VALUES, found.reshape(-1))
         return found
