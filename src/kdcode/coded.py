@@ -135,7 +135,7 @@ class CodedTable(TableMapping):
     @cached_property
     def shared_codes(self) -> int:
         """How many symbols have a code that another symbol has too, and so the same vector; counted at first use."""
-        return sum(_repeated(rows) for rows in self.codec.rows_of_equal_length(self.packed))
+        return sum(code_groups.repeated(rows) for rows in self.codec.rows_of_equal_length(self.packed))
 
     @cached_property
     def norms(self) -> DoubleArray:
@@ -194,11 +194,15 @@ class CodedTable(TableMapping):
         """
         self.require_rows()
         tables = self.codec.score_tables(queries.T)
-        width = len(queries) if tables is not None else max(len(queries), self.spec.row_width)
-        for start, codes in self.code_chunks(rows_at_once(width)):
-            if tables is None:
-                yield start, self.codec.decode(codes).astype(np.float64) @ queries.T
-                continue
+        if tables is None:
+            at_once = rows_at_once(max(len(queries), self.spec.row_width))
+            for start in range(0, len(self), at_once):
+                yield (
+                    start,
+                    self.codec.decode_packed(self.packed[start : start + at_once]).astype(np.float64) @ queries.T,
+                )
+            return
+        for start, codes in self.code_chunks(rows_at_once(len(queries))):
             found = tables[0].take(codes[:, 0], axis=0)
             for position in range(1, len(tables)):
                 found += tables[position].take(codes[:, position], axis=0)
@@ -349,12 +353,3 @@ class CodedTable(TableMapping):
         if "taken_from" in self.provenance or not self.provenance:
             return self.provenance
         return {"taken_from": {"rows": len(self), **self.provenance}}
-
-
-def _repeated(rows: npt.NDArray[np.uint8]) -> int:
-    """How many of (n, bytes) rows are equal to another one."""
-    if not rows.shape[1]:
-        return len(rows) if len(rows) > 1 else 0
-    whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).reshape(-1)
-    counts = np.unique(whole, return_counts=True)[1]
-    return int(counts[counts > 1].sum())

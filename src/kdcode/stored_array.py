@@ -110,7 +110,7 @@ class BlockChecks:
             self._check_block(blocks.start + place)
 
     def check_each(self, starts: npt.NDArray[np.int64], width: int | npt.NDArray[np.int64]) -> None:
-        """The same for `width` bytes, one or more, from each of (n,) `starts`; all are equally wide, or (n,) are given."""
+        """The same for `width` bytes, one or more, from each of (n,) `starts`; or for (n,) widths."""
         self.notice_changes()
         block, last = starts // BLOCK_BYTES, (starts + (width - 1)) // BLOCK_BYTES
         while len(block):

@@ -134,7 +134,9 @@ class TableWriter:
         for name, numbers in pieces.items():
             if name not in self._files:
                 self._files[name] = (self._folder / name).open("wb")
-            self._files[name].write(np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)).data)
+            self._files[name].write(
+                np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)).data
+            )
 
     def _sorter(self, *, named: bool) -> SymbolSorter | None:
         """What sorts the symbols; None for rows without. The first rows decide which it is."""

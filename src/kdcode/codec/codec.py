@@ -15,8 +15,8 @@ from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.beam_search import within_reach
 from kdcode.codec.quantized import Quantized, quantize
-from kdcode.codec.row_writing import PlainWriter, RowWriter
 from kdcode.codec.row_scales import directions, length_ratios, nearest_level
+from kdcode.codec.row_writing import PlainWriter, RowWriter
 from kdcode.codec.spec import CodecSpec, check_values
 from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import ArrayInFile, PackedRows
@@ -193,7 +193,7 @@ class Codec(ABC):
         """What makes the tensors of `row_tensors` of rows that come in chunks."""
         return PlainWriter(self.spec.row_bytes)
 
-    def check_rows(self, rows: PackedRows) -> None:
+    def check_rows(self, rows: PackedRows) -> None:  # noqa: B027 - most have nothing else
         """Check what rows have beside their codes, and `unpack` does not look at: what tells where they begin.
 
         Raises:

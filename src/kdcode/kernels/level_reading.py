@@ -1,7 +1,7 @@
 """Rows of transform codes to code values, or to coordinates.
 
-The loop is that of `kdcode.codec.transform.range_coder`, over the values of a row, each of which has to wait for the one
-before it. So four rows are read at a time: their waits overlap.
+The loop is that of `kdcode.codec.transform.range_coder`, over the values of a row. Each has to wait for the one before
+it, so four rows are read at a time: their waits overlap.
 
 A row is checked while it is read. Wherever its bytes lead, no index leaves an array: places in tables are kept below
 their end, and a reader that is past the end of a row finds zeros.
@@ -9,7 +9,7 @@ their end, and a reader that is past the end of a row finds zeros.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,14 @@ from kdcode.kernels.packed import U, kernel, part
 from kdcode.kernels.vectors import view_of
 
 Array = npt.NDArray[Any]
-Reader = tuple[int, int, int, int, int]
+Number: TypeAlias = Any
+"""An integer of 64 bits."""
+Reader = tuple[Number, Number, Number, Number, Number]
 """Its code, its range, where its next byte stands, the state of the trellis, and what is wrong so far."""
 
 TOO_LONG, TOO_MANY, TOO_LARGE, NO_VALUE, NO_CLASS = 1, 2, 4, 8, 16
-"""What bytes may be that stand for no code: levels that take more than the row, a level of too many bits, a value that is
-not below K, a number beyond all values, a class that there is not."""
+"""What bytes may be that stand for no code: levels that take more than the row, a level of too many bits, a value that
+is not below K, a number beyond all values, a class that there is not."""
 
 PRECISION = 15
 """Frequencies of a table add up to two to the power of this."""
@@ -38,12 +40,14 @@ _LEAST, _SMALL = 1 << 24, 1 << 16
 
 
 @part
-def _pair(held: Array, at: int) -> int:
+def _pair(held: Array, at: Number) -> Number:
     return np.int64(held[U(at)]) << 8 | np.int64(held[U(at + 1)])
 
 
 @part
-def _read_bit(held: Array, code: int, span: int, at: int, last: int) -> tuple[int, int, int, int]:
+def _read_bit(
+    held: Array, code: Number, span: Number, at: Number, last: Number
+) -> tuple[Number, Number, Number, Number]:
     """The reader after one bit, and the bit; 2 where the number is beyond both."""
     span >>= 1
     bit = 0
@@ -58,7 +62,9 @@ def _read_bit(held: Array, code: int, span: int, at: int, last: int) -> tuple[in
 
 
 @part
-def _read_excess(held: Array, code: int, span: int, at: int, last: int, most: int) -> tuple[int, int, int, int, int]:
+def _read_excess(
+    held: Array, code: Number, span: Number, at: Number, last: Number, most: Number
+) -> tuple[Number, Number, Number, Number, Number]:
     """The reader after an Exp-Golomb code, its value, and what is wrong with it."""
     bits, value, wrong, bit = 0, 1, 0, 1
     while bit:
@@ -76,24 +82,24 @@ def _read_excess(held: Array, code: int, span: int, at: int, last: int, most: in
 
 
 @part
-def _advanced(  # noqa: PLR0913 - numba has no objects that would cost nothing
+def _advanced(
     reader: Reader,
     held: Array,
-    last: int,
-    context: int,
+    last: Number,
+    context: Number,
     following: Array,
     tables: tuple[Array, ...],
     limits: Array,
     values: Array,
     points: Array,
-    place: int,
+    place: Number,
 ) -> Reader:
     """The reader after one value, which is written, as it is or as what it stands for."""
     code, span, at, state, wrong = reader
     first, entries, lookup, lies, shifts = tables
     table = 2 * context + (state & 1)
     unit = span >> PRECISION
-    key = np.int64(np.uint32(code) // np.uint32(unit))
+    key: Number = np.int64(np.uint32(code) // np.uint32(unit))
     wrong |= NO_VALUE if key >= _TOTAL else 0
     key = min(key, _TOTAL - 1)
     begin = np.int64(first[U(table)])
@@ -124,7 +130,7 @@ def _advanced(  # noqa: PLR0913 - numba has no objects that would cost nothing
 
 
 @part
-def _read_sides(held: Array, reader: Reader, last: int, left: int, most: int) -> tuple[int, int, int]:
+def _read_sides(held: Array, reader: Reader, last: Number, left: Number, most: Number) -> tuple[Number, Number, Number]:
     """How many sides a row tells that ends so many bits after the reader, these as bits, and what is wrong with it."""
     code, span, at, _, wrong = reader
     bits, known = 24, 0
@@ -141,18 +147,18 @@ def _read_sides(held: Array, reader: Reader, last: int, left: int, most: int) ->
 
 
 @part
-def _finished(  # noqa: PLR0913 - numba has no objects that would cost nothing
+def _finished(
     reader: Reader,
     held: Array,
-    lane: int,
-    lane_bytes: int,
-    own: int,
+    lane: Number,
+    lane_bytes: Number,
+    own: Number,
     codec: tuple[Array, ...],
     limits: Array,
     sides: Array,
     found: Array,
-    row: int,
-) -> int:
+    row: Number,
+) -> Number:
     """What follows the values of a row is read, and its coordinates get their sides and their step."""
     contexts, lengths, _, steps, away = codec
     dim = contexts.shape[1]
@@ -178,7 +184,7 @@ def read_rows(
     values: Array,
     sides: Array,
     found: Array,
-) -> int:
+) -> Number:
     """Code values and sides of rows, or their coordinates.
 
     Args:
@@ -240,4 +246,6 @@ def read_rows(
             wrong |= _finished(d, held, 3, size, own[U(3)], codec, limits, sides, found, start + 3)
         if wrong:
             break
-    return wrong if own_held.size and own_classes.size and own_codes.size else 0  # numba frees arrays after their last use
+    return (
+        wrong if own_held.size and own_classes.size and own_codes.size else 0
+    )  # numba frees arrays after their last use

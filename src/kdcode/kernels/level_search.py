@@ -1,4 +1,4 @@
-"""The search for the levels and the class of each row of transform codes; `kdcode.codec.transform.row_search` says how."""
+"""The search for levels and classes of rows of transform codes; `kdcode.codec.transform.row_search` says how."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _choose(size: float, context: int, trade: float, bits: Array, shifts: Array,
         nearest = int((size + F(quantizer)) / F(2) + _HALF)
         for away in range(-2, 3):
             tried = nearest + away if away < 2 else 0
-            if tried < 0:
-                continue
             if tried > most:
                 tried = most - ((tried - most) & 1)
+            if tried < 0:
+                continue
             lies = F(2 * tried - quantizer) - shift if tried > 0 else F(0)
             lost = (size - lies) * (size - lies)
             taken = bits[table, tried]
@@ -105,7 +105,7 @@ def _first_place(bits: float, lengths: Array, allowed: Array, margin: float) -> 
 
 
 @part
-def _scalar_bits(sizes: Array, own: Array, bits: Array) -> float:
+def _scalar_bits(sizes: Array, own: Array, bits: Array) -> Any:
     total, most = F(0), bits.shape[1] - 1
     for i in range(len(sizes)):
         total += bits[2 * own[i], min(int(sizes[i] / F(2) + F(0.4)), most)]

@@ -18,7 +18,7 @@ DOES_NOT_FIT = 1
 
 @part
 def _are_good(good: Array, place: Array, number: int, first: int, end: int) -> bool:
-    """Whether the blocks of a file match their digests, for sure, that bytes `first` to before `end` of an array lie in.
+    """Whether the blocks match their digests, for sure, that bytes `first` to before `end` of an array lie in.
 
     `place` has the bytes of a block, and where each array begins in its file; -1 for one that is in memory.
     """
@@ -41,8 +41,14 @@ def _group(classes: Array, at: int, bits: int) -> np.uint64:
 
 
 @kernel
-def copy_rows(
-    rows: Array, done: int, arrays: tuple[Array, ...], goods: tuple[Array, ...], place: Array, lengths: Array, out: Array
+def copy_rows(  # noqa: PLR0911 - as many as there are reasons to stop
+    rows: Array,
+    done: int,
+    arrays: tuple[Array, ...],
+    goods: tuple[Array, ...],
+    place: Array,
+    lengths: Array,
+    out: Array,
 ) -> int:
     """Copy rows to (n, row bytes) zeros: the class, and the bytes.
 

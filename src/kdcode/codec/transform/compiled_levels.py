@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import FloatArray, IntArray
-from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, TOTAL, LevelTables, as_lookup
+from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, TOTAL, as_lookup
+from kdcode.codec.transform.row_coder import RowCoder, Values
 from kdcode.codec.transform.row_search import MOST_WIDER, WIDER, WORTH, RowProblem
 from kdcode.codec.transform.trellis import signed, transitions
 from kdcode.compiled import Kernels, kernels
 from kdcode.errors import StorageError
 
-Values = npt.NDArray[np.int64]
 LOOKUP_BITS = 8
 
 _NO_FLOATS, _NO_VALUES = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64)
@@ -27,28 +27,14 @@ class CompiledLevels:
     """The loops of a transform codec as compiled code; methods give None where that is not to be used.
 
     Args:
-        tables: of levels.
-        contexts: (classes, d) of coordinates by class of the row.
-        lengths: (classes,) bytes of a row.
-        steps: (classes,) of rows.
-        side_of: (T,) how far from its level a coordinate lies, in steps, where its side is known.
-        states: of the trellis.
-        most_sides: that a row has.
-        codebook_size: K.
+        coder: the same without compiled code.
     """
 
-    tables: LevelTables
-    contexts: IntArray
-    lengths: IntArray
-    steps: FloatArray
-    side_of: FloatArray
-    states: int
-    most_sides: int
-    codebook_size: int
+    coder: RowCoder
 
     @cached_property
     def _following(self) -> npt.NDArray[Any]:
-        return transitions(self.states).copy()
+        return transitions(self.coder.states).copy()
 
     @cached_property
     def _read_tables(self) -> tuple[npt.NDArray[Any], ...]:
@@ -60,7 +46,7 @@ class CompiledLevels:
         lies      float32, what each value stands for, in steps
         shifts    (2T,) of the tables
         """
-        tables, numbers = self.tables, np.arange(2 * self.tables.count)
+        tables, numbers = self.coder.tables, np.arange(2 * self.coder.tables.count)
         first = tables.first + np.arange(len(tables.first))
         inside = np.arange(len(tables.sizes)) + np.repeat(numbers, np.diff(tables.first))
         entries, lies = np.zeros(first[-1], dtype=np.uint32), np.zeros(first[-1], dtype=np.float32)
@@ -73,8 +59,14 @@ class CompiledLevels:
 
     @cached_property
     def _read_codec(self) -> tuple[npt.NDArray[Any], ...]:
-        contexts = self.contexts.astype(np.uint8)
-        return contexts, self.lengths, self._following.astype(np.uint8).reshape(-1), self.steps, self.side_of
+        contexts = self.coder.contexts.astype(np.uint8)
+        return (
+            contexts,
+            self.coder.lengths,
+            self._following.astype(np.uint8).reshape(-1),
+            self.coder.steps,
+            self.coder.side_of,
+        )
 
     def read(self, packed: npt.NDArray[np.uint8]) -> tuple[Values, Values] | None:
         """(n, d) code values and (n,) sides of (n, row bytes) packed rows.
@@ -85,7 +77,7 @@ class CompiledLevels:
         compiled = kernels(len(packed))
         if compiled is None:
             return None
-        values = np.empty((len(packed), self.contexts.shape[1]), dtype=np.int64)
+        values = np.empty((len(packed), self.coder.contexts.shape[1]), dtype=np.int64)
         sides = np.empty(len(packed), dtype=np.int64)
         self._read(compiled, packed, values.reshape(-1), sides, _NO_FLOATS)
         return values, sides
@@ -101,14 +93,14 @@ class CompiledLevels:
             StorageError: bytes that stand for no code.
         """
         compiled = kernels(len(packed))
-        found = np.empty((len(packed), self.contexts.shape[1]), dtype=np.float32)
+        found = np.empty((len(packed), self.coder.contexts.shape[1]), dtype=np.float32)
         self._read(compiled, packed, _NO_VALUES, _NO_VALUES, found.reshape(-1))
         return found
 
     def _read(
         self, compiled: Kernels, packed: npt.NDArray[np.uint8], values: Values, sides: Values, found: FloatArray
     ) -> None:
-        limits = np.array([ESCAPE_BITS, self.most_sides, self.codebook_size])
+        limits = np.array([ESCAPE_BITS, self.coder.most_sides, self.coder.codebook_size])
         wrong = compiled.read_rows(
             np.ascontiguousarray(packed), self._read_codec, self._read_tables, limits, values, sides, found
         )
@@ -117,13 +109,13 @@ class CompiledLevels:
 
     def _complaint(self, compiled: Kernels, wrong: int) -> str:
         if wrong & compiled.NO_CLASS:
-            return f"row_classes: found a class that is not below {len(self.lengths)}"
+            return f"row_classes: found a class that is not below {len(self.coder.lengths)}"
         if wrong & compiled.TOO_MANY:
             return f"codes: a level has more than {ESCAPE_BITS} bits"
         if wrong & compiled.NO_VALUE:
             return "codes: a row is a number that stands for no level"
         if wrong & compiled.TOO_LARGE:
-            return f"codes: found a code value that is not below K={self.codebook_size}"
+            return f"codes: found a code value that is not below K={self.coder.codebook_size}"
         return "codes: the levels of a row take more bytes than it has"
 
     def write(
@@ -133,13 +125,13 @@ class CompiledLevels:
         compiled = kernels(len(values))
         if compiled is None:
             return None
-        written = np.zeros((len(values), int(self.lengths.max()) + 8), dtype=np.uint8)
+        written = np.zeros((len(values), int(self.coder.lengths.max()) + 8), dtype=np.uint8)
         room = np.empty(len(values), dtype=np.int64)
         sides = np.zeros(len(values), dtype=np.int64) if sides is None else np.ascontiguousarray(sides)
         arrays = (np.ascontiguousarray(values), np.ascontiguousarray(classes), sides)
-        codec = (self.contexts, self.lengths, self._following)
-        tables = (self.tables.first, self.tables.starts, self.tables.sizes)
-        compiled.write_levels(*arrays, codec, tables, np.array([PRECISION, self.most_sides]), written, room)
+        codec = (self.coder.contexts, self.coder.lengths, self._following)
+        tables = (self.coder.tables.first, self.coder.tables.starts, self.coder.tables.sizes)
+        compiled.write_levels(*arrays, codec, tables, np.array([PRECISION, self.coder.most_sides]), written, room)
         return written, room
 
     def search(self, coordinates: FloatArray, problem: RowProblem, allowed: IntArray) -> tuple[Values, Values] | None:

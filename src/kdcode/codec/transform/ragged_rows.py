@@ -6,7 +6,6 @@ others follow from the classes between.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -57,8 +56,7 @@ class RaggedRows:
         self.shape = (count, int(self.lengths.max()) + 1)
         end = sum(self._place(count - 1)[1:]) if count else 0
         if end != len(codes):
-            had = f"{len(codes)} bytes" if len(codes) else "missing"
-            raise StorageError(f"codes: {had}, where the rows end at byte {end}")
+            raise StorageError(f"codes: {len(codes)} bytes, where the rows end at byte {end}")
 
     @classmethod
     def of(cls, packed: Bytes, lengths: Sequence[int]) -> RaggedRows:
@@ -99,36 +97,33 @@ class RaggedRows:
     def __len__(self) -> int:
         return self._count
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError("rows of different lengths are copied to become an array")
         return np.asarray(self[:], dtype=dtype)
 
-    def __getitem__(self, key: int | slice | IntArray | npt.NDArray[np.bool_]) -> Bytes:
+    def __getitem__(self, key: int | slice | Sequence[int] | IntArray | npt.NDArray[np.bool_]) -> Bytes:
         """Rows as numpy gives them: (row bytes,) of an integer, else (n, row bytes) of a slice, integers or a mask."""
         if isinstance(key, slice):
             return self._copied(np.arange(*key.indices(self._count)))
-        if isinstance(key, np.ndarray) and key.ndim:
-            if key.dtype.kind == "b":
-                if key.shape != (self._count,):
-                    raise IndexError(f"a mask of shape {key.shape} for {self._count} rows")
-                return self._copied(np.flatnonzero(key))
-            rows = key.reshape(-1).astype(np.int64)
-            rows = np.where(rows < 0, rows + self._count, rows)
-            if rows.size and (int(rows.min()) < 0 or int(rows.max()) >= self._count):
-                raise IndexError(f"rows from {key.min()} to {key.max()} of {self._count}")
-            return self._copied(rows).reshape(*key.shape, self.shape[1])
-        row = operator.index(key)  # type: ignore[arg-type]
-        if not -self._count <= row < self._count:
-            raise IndexError(f"row {row} of {self._count}")
-        return self._copied(np.array([row % self._count]))[0]
+        rows = np.asarray(key)
+        if rows.dtype.kind == "b":
+            if rows.shape != (self._count,):
+                raise IndexError(f"a mask of shape {rows.shape} for {self._count} rows")
+            return self._copied(np.flatnonzero(rows))
+        if rows.dtype.kind not in "iu" and rows.size:
+            raise IndexError(f"rows are integers, a slice or a mask, got {rows.dtype}")
+        flat = rows.reshape(-1).astype(np.int64)
+        if flat.size and int(flat.min()) < 0:
+            flat = np.where(flat < 0, flat + self._count, flat)
+        if flat.size and (int(flat.min()) < 0 or int(flat.max()) >= self._count):
+            raise IndexError(f"rows from {rows.min()} to {rows.max()} of {self._count}")
+        return self._copied(flat).reshape(*rows.shape, self.shape[1])
 
     def of_each_class(self) -> Iterator[Bytes]:
         """For each class the (n, length) bytes of its rows; all of them together take as much as the rows do."""
         blocks = np.arange(-(-self._count // ROWS_PER_START))
-        pieces = [
-            self._classes_of(blocks[at : at + _BLOCKS_AT_ONCE]) for at in range(0, len(blocks), _BLOCKS_AT_ONCE)
-        ]
+        pieces = [self._classes_of(blocks[at : at + _BLOCKS_AT_ONCE]) for at in range(0, len(blocks), _BLOCKS_AT_ONCE)]
         classes = np.concatenate([piece.reshape(-1) for piece in pieces])[: self._count]
         at_once = max(1, _BYTES_AT_ONCE // self.shape[1])
         for number, length in enumerate(self.lengths.tolist()):
@@ -269,6 +264,8 @@ class RaggedRows:
         return StorageError(f"row_classes: found a class that is not below {len(self.lengths)}")
 
     def _beyond(self, end: int) -> StorageError:
+        if not len(self._codes):
+            return StorageError(f"codes: missing, and a row ends at byte {end}")
         return StorageError(f"row_starts: a row ends at byte {end} of {len(self._codes)}")
 
 

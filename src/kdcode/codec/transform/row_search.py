@@ -2,7 +2,8 @@
 
 A row takes as many bytes as its class says, however many bits its levels need. Paths of neighbouring λ differ by leaps
 of some ten bits, so that λ is no means to fill a row to its end. Instead a row takes the shortest class that the best
-path fits into, and what is left of its last bytes says, for its first coordinates, on which side of their level they lie.
+path fits into, and what is left of its last bytes says, for its first coordinates, on which side of their level they
+lie.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class RowProblem:
     @property
     def margin(self) -> float:
         """Bits that are kept free in every row."""
-        return MARGIN + MARGIN_PER_LEVEL * self.contexts.shape[1]
+        return float(MARGIN + MARGIN_PER_LEVEL * self.contexts.shape[1])
 
 
 def search_rows(

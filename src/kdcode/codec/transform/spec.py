@@ -60,6 +60,8 @@ class TransformSpec(CodecSpec):
         super().__post_init__()
         if (self.code_length, self.inner_dim, self.scale_bits, self.groups) != (self.embedding_dim,) * 2 + (0, 1):
             raise OptionError("a transform codec has as many positions as dimensions, no groups and no row scales")
+        if self.basis != (self.reflections > 0):
+            raise OptionError(f"basis: expected whether there are reflections, got {self.basis} for {self.reflections}")
         within("reflections", self.reflections, 0, max(0, self.embedding_dim - 1))
         for name, allowed in (("reflection_bits", REFLECTION_BITS), ("states", STATES)):
             if getattr(self, name) not in allowed:
