@@ -238,7 +238,7 @@ class Fit:
         share = float(np.clip(np.mean((expected - expected.mean()) * scale) / spread, 0, 1)) if spread > 0 else 0.0
         wanted = scale.mean() + share * (np.interp(8 * np.array(lengths, dtype=float), bits, offsets) - expected.mean())
         low, high = max(scale.min(), -_MOST_OFFSET), min(scale.max() + 1, _MOST_OFFSET - 1)
-        return np.rint(np.clip(wanted, low, high)).astype(np.int64)
+        return np.asarray(np.rint(np.clip(wanted, low, high)), dtype=np.int64)
 
     def _lengths_of_extremes(self, draft: Draft) -> IntArray:
         """(m,) bytes that the longest rows take."""
