@@ -14,7 +14,7 @@ import kdcode
 PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
 LAYERS = [
-    {"printable", "_version", "file_locks", "compiled", "kernels"},
+    {"printable", "wording", "_version", "file_locks", "compiled", "kernels"},
     {"errors", "provenance"},
     {"files"},
     {"cpus", "memory", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
@@ -29,13 +29,14 @@ LAYERS = [
     {"compiled_codes"},
     {"coded"},
     {"options", "storage"},
-    {"stream_storage", "formats", "option_keywords"},
+    {"stream_storage", "formats", "option_keywords", "run_record"},
     {"inputs", "sources"},
     {"evaluation"},
     {"codec_torch", "progress_bar"},
     {"nn"},
     {"learning"},
     {"bulk"},
+    {"comparison"},
     {"report", "integrations"},
     {"cli"},
     {"__main__"},
@@ -47,6 +48,8 @@ SERVING = {name for name, layer in LAYER_OF.items() if layer <= LAYER_OF["storag
     "stream_storage",
     "inputs",
     "evaluation",
+    "run_record",
+    "report",
 }
 """What needs numpy alone. Formats need more, each its own, when a file is read."""
 

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.printable import is_safe, shown
+from kdcode.wording import percent, shared_codes
 
 if TYPE_CHECKING:
     from kdcode.arrays import FloatArray
     from kdcode.codec import CodecSpec, Sizes
     from kdcode.coded import CodedTable
+    from kdcode.evaluation import RowMatch
     from kdcode.options import CompressOptions
 
 _CODEWORD_FACTS = (
@@ -106,24 +108,24 @@ def quality(measured: Mapping[str, Any], coded: CodedTable) -> dict[str, str]:
     return lines
 
 
-def shared_codes(shared: int, count: int, what: str = "symbols") -> str:
-    """How many symbols have no code of their own, in words."""
-    if not shared:
-        return f"none: each of the {count:,} {what} has a code of its own"
-    return f"{shared:,} of {count:,} {what} have the same code as another"
+def matched(match: RowMatch, file: str, original: str) -> list[str]:
+    """Which rows were compared, and which symbols are only in the file or only in the original."""
+    if not match.by_symbol:
+        return [f"compared with {original} row by row, since there are no symbols to match: {match.rows:,} rows"]
+    which = f"all {match.rows:,} symbols" if match.is_complete else f"the {match.rows:,} symbols that both have"
+    order = "" if match.same_order else ", which are in another order there"
+    lines = [f"compared with {original}: {which}{order}"]
+    sides = ((original, match.only_in_original, match.missing), (file, match.only_in_copy, match.added))
+    for where, count, some in sides:
+        if count:
+            names = ", ".join(map(shown, some)) + (", …" if count > len(some) else "")
+            lines.append(f"{count:,} {'symbol is' if count == 1 else 'symbols are'} only in {where}: {names}")
+    return lines
 
 
 def is_number(value: object) -> bool:
     """Whether a JSON value is a number that can be shown; files of others may hold anything."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
-
-
-def percent(share: float) -> str:
-    """A share in whole percent; what is not all is never called 100%, and what is there never 0%."""
-    whole = round(100 * share)
-    if whole == 100 and share < 1:
-        return "more than 99%"
-    return "less than 1%" if whole == 0 and share > 0 else f"{whole}%"
 
 
 def composition(options: CompressOptions) -> str:

@@ -16,7 +16,7 @@ from kdcode.codec.spec import TRANSFORM
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.evaluation import TableComparison, evaluate_part
+from kdcode.evaluation import TableComparison, compare_part
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.gradient.encoder import Encoder
 from kdcode.learning.identity import run_identity
@@ -35,6 +35,7 @@ from kdcode.learning.training_table import TrainingTable
 from kdcode.learning.transform import CODING_STEPS, transform_coded
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import BatchOptions, CompressOptions, GradientOptions, checked_spec
+from kdcode.provenance import CURVE
 
 
 @listing_keywords(RunSettings)
@@ -270,7 +271,7 @@ def _learned(
         codes, codec = with_row_scales(table, codes, codec, share)
     coded, lost = _gathered(shard, CodedTable.from_codes(None, codes, codec))
     if coded is not None:
-        add_provenance(coded, lost, options, identity)
+        add_provenance(coded, lost, options, identity, run.curve)
         coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
     return coded, found.encoder
 
@@ -288,7 +289,9 @@ def _transformed(
     return coded
 
 
-def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str) -> None:
+def add_provenance(
+    coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str, curve: dict[str, Any] | None = None
+) -> None:
     """Note in a coded table what was lost and how it was learned."""
     coded.provenance.update(
         learner=options.learner_name,
@@ -297,12 +300,13 @@ def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOp
         shared_codes=coded.shared_codes,
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
         fingerprint=identity,
+        **({} if curve is None else {CURVE: curve}),
     )
 
 
 def _gathered(shard: TableShard, own: CodedTable) -> tuple[CodedTable | None, TableComparison]:
     """The codes of all ranks with their symbols, on rank 0, and what is lost of all rows."""
-    lost = evaluate_part(shard.table, own, shard.table.weights, shard.share)
+    lost = compare_part(shard.table, own, shard.table.weights, shard.share)
     ranks = shard.share.ranks
     packed = ranks.rows_to_first(torch.from_numpy(np.array(own.packed))).numpy()
     return CodedTable(shard.packed_symbols, packed, own.codec) if ranks.is_first else None, lost

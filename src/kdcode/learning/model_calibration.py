@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from kdcode.codec_torch import module_of
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.evaluation import evaluate
+from kdcode.evaluation import compare_tables
 from kdcode.learning.compression import compress
 from kdcode.learning.model_layers import Matrix, Place
 from kdcode.learning.planning import Goal, plan_for
@@ -150,7 +150,7 @@ def taken_back(coded: CodedTable, root: Tensor, table: VectorTable) -> CodedTabl
     weight = codec.codebook if codec.basis is None else codec.basis
     weight.copy_(torch.linalg.solve(root.double().T, weight.double().transpose(-1, -2)).transpose(-1, -2))
     found = CodedTable(coded.symbols, coded.packed, codec.to_codec(), coded.provenance)
-    lost = evaluate(table, found, table.weights)
+    lost = compare_tables(table, found, table.weights)
     found.provenance.update({name: round(value, 6) for name, value in lost.as_dict().items()}, calibrated=True)
     found.learning_seconds = coded.learning_seconds
     return found

@@ -79,37 +79,43 @@ def _search_chunk(
     sizes: FloatArray, trade: FloatArray, allowed: IntArray, problem: RowProblem
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """(n, d) magnitudes and (n,) classes of (n, d) absolute coordinates."""
-    room = 8.0 * problem.lengths[allowed] - problem.margin
-    place = _first_place(scalar_bits(sizes, problem, allowed), room)
+    room, longest = 8.0 * problem.lengths[allowed] - problem.margin, len(allowed) - 1
+    place = first_places(sizes, allowed, problem)
     found, classes = np.zeros(sizes.shape, dtype=np.int64), np.full(len(sizes), allowed[-1])
-    active, is_first = np.arange(len(sizes)), True
-    for _ in range(MOST_WIDER + len(allowed)):
+    trade, active, is_shorter = trade.copy(), np.arange(len(sizes)), np.zeros(len(sizes), dtype=bool)
+    for turn in range(MOST_WIDER + len(allowed)):
         own = allowed[place[active]]
         paths = best_paths(sizes[active], problem.contexts[own], trade[active], problem.costs)
         worth = np.where(paths.bits <= room[place[active]][:, None], paths.errors, FAR)
         final = (worth + WORTH * trade[active][:, None] * paths.bits).argmin(axis=1)
         fits = np.take_along_axis(worth, final[:, None], axis=1)[:, 0] < FAR
+        found[active[fits]] = paths.magnitudes(final)[fits]
+        classes[active[fits]] = own[fits]
         natural = np.take_along_axis(paths.bits, paths.total.argmin(axis=1)[:, None], axis=1)[:, 0]
-        better = _first_place(natural, room) if is_first else place[active]
-        settled = fits & (better == place[active])
-        found[active[settled]] = paths.magnitudes(final)[settled]
-        classes[active[settled]] = own[settled]
-        is_longest = place[active] == len(allowed) - 1
+        is_longest = place[active] == longest
         trade[active[is_longest & ~fits]] *= np.float32(WIDER)
-        place[active] = better if is_first else np.minimum(place[active] + 1, len(allowed) - 1)
-        active, is_first = active[~settled], False
+        shorter = fits & (turn == 0) & (place[active] > 0)
+        shorter &= natural <= room[np.maximum(place[active] - 1, 0)]
+        longer = ~fits & ~is_shorter[active]  # one that was tried for being shorter has a code already
+        is_shorter[active] = shorter
+        place[active] = np.where(shorter, place[active] - 1, np.minimum(place[active] + 1, longest))
+        active = active[shorter | longer]
         if not len(active):
             break
     return found, classes  # those that never fit stay zero, in the longest class
 
 
-def _first_place(bits: FloatArray, room: FloatArray) -> npt.NDArray[np.int64]:
-    """(n,) the first of the ascending lengths, by the bits that they have room for, with room for (n,) bits."""
-    return np.minimum(np.searchsorted(room, bits), len(room) - 1)
+def first_places(sizes: FloatArray, allowed: IntArray, problem: RowProblem) -> npt.NDArray[np.int64]:
+    """(n,) the first class, as a place among those allowed, that levels of a plain scalar quantizer fit into.
 
-
-def scalar_bits(sizes: FloatArray, problem: RowProblem, allowed: IntArray) -> FloatArray:
-    """(n,) about how many bits (n, d) absolute coordinates take: those of a plain scalar quantizer."""
-    contexts = problem.contexts[allowed[len(allowed) // 2]]
+    Found by bisection: rows that fit into a class fit into longer ones.
+    """
     level = np.minimum((sizes / 2 + np.float32(0.4)).astype(np.int64), problem.costs.bits.shape[1] - 1)
-    return np.asarray(problem.costs.bits[2 * contexts, level].sum(axis=1))
+    low, high = np.zeros(len(sizes), dtype=np.int64), np.full(len(sizes), len(allowed) - 1)
+    while (low < high).any():
+        middle = (low + high) // 2
+        own = allowed[middle]
+        bits = problem.costs.bits[2 * problem.contexts[own], level].sum(axis=1)
+        fits = bits <= 8.0 * problem.lengths[own] - problem.margin
+        low, high = np.where(fits | (low >= high), low, middle + 1), np.where(fits & (low < high), middle, high)
+    return low

@@ -38,6 +38,8 @@ _PROBES = {"fast": (4, 3), "normal": (5, 3), "best": (6, 5)}
 _QUICK_PROBES = (2, 1)
 _NO_NEED_OF_CODEWORDS = 0.15
 """The error of transform codes up to which sums of codewords are not tried: there they have always been far behind."""
+_NO_NEED_OF_PRODUCTS = 0.5
+"""The error of transform codes up to which codes without sums are not tried: only sums may still be better."""
 _FAR_BEHIND = 1.25
 """Times the error of codes without sums from which no other sums are expected to do better."""
 _MOST_WORK = {"fast": 1 << 14, "normal": 1 << 22, "best": 1 << 22}
@@ -131,7 +133,8 @@ class CandidateSearch:
             return found
         products, sums = _QUICK_PROBES if quick else _PROBES[self.options.effort]
         self.most = max(self.most, searches * (2 * products + sums + 1))
-        found += self._products(limit, products)
+        if not found or self._error(found[0]) > _NO_NEED_OF_PRODUCTS:
+            found += self._products(limit, products)
         best = min(map(self._error, found), default=1.0)
         found += self._sums(limit, sums, _FAR_BEHIND * best)
         if not found:

@@ -24,9 +24,10 @@ _SAMPLE_ROWS = (1024, 8192)
 """Rows that are coded again and again: at least, and at most; in between what makes so many numbers."""
 _TABLE_BYTES = 1500
 """What the tables of levels are expected to take, before they are known."""
-_KEPT_BACK = 0.999
-"""The share of the bytes of rows that a codec aims at: other rows than those of the sample may take a little more."""
-_LEAST_BITS = 1.0
+_EXTREMES = 32
+"""How many of the longest rows are looked at, so that a row may be as long as they need."""
+_LEAST_BITS, _MOST_BITS = 1.0, 12
+"""Bits of a row at least, and of a coordinate at most: float32 numbers have no more that tell rows apart."""
 _ROWS_AT_ONCE = 4096
 
 
@@ -45,7 +46,9 @@ class Design:
     row_bytes: int
 
 
-def design_codec(table: PlannedTable, rows: int, bytes_per_row: float, effort: str, seed: int = 0) -> Design:
+def design_codec(
+    table: PlannedTable, rows: int, bytes_per_row: float, effort: str, seed: int = 0, *, spare: float = 0.001
+) -> Design:
     """A codec for a table of `rows` rows like those of `table`.
 
     Args:
@@ -54,6 +57,7 @@ def design_codec(table: PlannedTable, rows: int, bytes_per_row: float, effort: s
         bytes_per_row: what it may take for each row, everything counted.
         effort: fast, normal or best.
         seed: of the samples.
+        spare: the share of the bytes of rows that is not aimed at: other rows than those of the sample may take more.
 
     Raises:
         OptionError: so few bytes that nothing is left for the rows.
@@ -61,7 +65,8 @@ def design_codec(table: PlannedTable, rows: int, bytes_per_row: float, effort: s
     dim, total = table.embedding_dim, math.floor(rows * bytes_per_row)
     mean, covariance, sample, weights = _moments(table, seed)
     rotation = chosen_rotation(mean, covariance, rows, 8.0 * bytes_per_row)
-    fit = Fit(rotation.rotated(sample), rotation, STATES[effort], weights)
+    extremes = table.vectors_at(np.sort(np.argsort(table.norms)[-_EXTREMES:]))
+    fit = Fit(rotation.rotated(sample), rotation.rotated(extremes), STATES[effort], weights)
 
     def bits_for(own_bytes: float, classes: int) -> float:
         left = total - own_bytes - index_bytes(rows, classes)
@@ -69,7 +74,7 @@ def design_codec(table: PlannedTable, rows: int, bytes_per_row: float, effort: s
             raise OptionError(
                 f"size: {total:,} bytes leave none for {rows:,} rows of transform codes of {dim} dimensions"
             )
-        return _KEPT_BACK * 8.0 * left / rows
+        return min((1 - spare) * 8.0 * left / rows, float(_MOST_BITS * dim))
 
     own = rotation.nbytes + dim + _TABLE_BYTES
     natural = fit.natural(bits_for(own, 16))
