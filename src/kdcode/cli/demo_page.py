@@ -140,7 +140,7 @@ def _groups(demo: Demo) -> Iterator[str]:
         seen.add(code)
         group = demo.table.matrix[groups[code]]
         alike = _nearest(VectorTable(crowded.symbols_at(groups[code]), group), anchor, len(group) - 1)
-        text, size = page.code_text(code), f"({len(group)})"
+        text, size = page.code_text(code, crowded.spec), f"({len(group)})"
         words = page.clipped([anchor, *alike], WIDTH - 6 - len(text) - len(size))
         yield f"  {click.style(text, fg='green')}  {words} {click.style(size, dim=True)}"
 

@@ -161,13 +161,15 @@ def amount(size: int) -> str:
 
 def code_text(code: Sequence[int], spec: CodecSpec) -> str:
     """A code as the paper prints it: 3-1-0-3. A transform code is shown by its levels: 0 1 -2 (5 bytes, sides +-)."""
+    import numpy as np
+
     from kdcode.codec import TransformSpec
     from kdcode.codec.transform.trellis import signed
 
     if not isinstance(spec, TransformSpec):
         return "-".join(str(int(value)) for value in code)
     *values, row_class, sides = code
-    levels = " ".join(str(level) for level in signed(values).tolist())
+    levels = " ".join(str(level) for level in signed(np.array(values)).tolist())
     signs = f"{sides:b}"[1:].replace("1", "+").replace("0", "-")
     return f"{levels} ({spec.lengths[row_class]} bytes, {f'sides {signs}' if signs else 'no sides'})"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,14 @@ _FEW_ROWS = 64
 """Rows that are decoded as they come, however often they repeat."""
 
 
+Method = TypeVar("Method", bound=Callable[..., Tensor])
+
+
+def _outside_of_graphs(method: Method) -> Method:
+    """Let `torch.compile` call a method as it is, and not look into it."""
+    return cast(Method, torch.compiler.disable(method))
+
+
 class NumpyRows:
     """Reads rows from the packed bytes of a layer, whichever device these are on, and decodes them on the CPU.
 
@@ -37,7 +46,7 @@ class NumpyRows:
     def __init__(self) -> None:
         self._rows: Twin[PackedRows] = Twin()
 
-    @torch.compiler.disable
+    @_outside_of_graphs
     def codes(self, layer: CodedLayer, ids: Tensor) -> Tensor:
         """(n,) ids in [0, N) to their (n, columns) codes, on the device of the ids."""
         if ids.is_meta:
@@ -45,7 +54,7 @@ class NumpyRows:
         codec, packed = self._parts(layer)
         return torch.from_numpy(codec.unpack(packed[ids.cpu().numpy()]).astype(np.int64)).to(ids.device)
 
-    @torch.compiler.disable
+    @_outside_of_graphs
     def vectors(self, layer: CodedLayer, ids: Tensor) -> Tensor:
         """(n,) ids in [0, N) to (n, d) vectors of the layer's type, on the device of the ids."""
         if ids.is_meta:
