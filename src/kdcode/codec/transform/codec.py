@@ -127,8 +127,6 @@ class Transform(Codec):
         changed = {name: (self.stored[name] * np.float64(factor)).astype(np.float32) for name in ("mean", "steps")}
         return replace(self, stored={**self.stored, **changed, "search": search})
 
-    # Rows
-
     def pack(self, codes: IntArray) -> npt.NDArray[np.uint8]:
         """(n, columns) codes to (n, row bytes) packed rows: the class where there are several, then its bytes.
 
@@ -219,8 +217,6 @@ class Transform(Codec):
         if self.spec.classes == 1:
             return super().rows_of_tensors(tensors, count)
         return RaggedRows.from_tensors(tensors, count, self.spec.lengths)
-
-    # Vectors
 
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes to (n, d) vectors of type `dtype`."""
