@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-DTYPE_BYTES = {"U8": 1, "I8": 1, "U64": 8, "F16": 2, "F32": 4, "F64": 8}
+DTYPE_BYTES = {"U8": 1, "I8": 1, "U16": 2, "U64": 8, "F16": 2, "F32": 4, "F64": 8}
 
 
 @dataclass

@@ -101,7 +101,7 @@ def test_the_promised_sizes_are_those_of_the_file(
     table = VectorTable(words(rows) if named else None, np.ones((rows, dim)))
     promised = promised_sizes(table, options)
     codec = codec_with(options.spec(dim))
-    coded = CodedTable.from_codes(table.packed_symbols, codes_of(codec.spec, rows), codec)
+    coded = CodedTable.from_codes(table.packed_symbols, codes_of(codec, rows), codec)
     assert coded.sizes == promised
 
     path = tmp_path_factory.mktemp("sizes") / "t.kdc"
@@ -231,7 +231,7 @@ def test_stored_numbers_are_kept_bit_for_bit(kind, dtype, tmp_path):
         elif array.dtype == np.float16:
             tensors[name] = random.uniform(-9, 9, size=array.shape).astype(np.float16)
     codec = codec_from_tensors(codec.spec, tensors)
-    coded = CodedTable.from_codes(words(9), codes_of(codec.spec, 9), codec)
+    coded = CodedTable.from_codes(words(9), codes_of(codec, 9), codec)
     save(coded, tmp_path / "one.kdc")
     loaded = load(tmp_path / "one.kdc")
     for name, array in loaded.codec.tensors().items():

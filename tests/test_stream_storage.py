@@ -79,7 +79,7 @@ def test_tables_and_rows_follow_each_other(named, tmp_path):
 
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
     codec = codec_of("product", "int8", length=8, dim=8)
-    packed = codec.pack(codes_of(codec.spec, 1000))
+    packed = codec.pack(codes_of(codec, 1000))
 
     def peak(chunks):
         tracemalloc.start()

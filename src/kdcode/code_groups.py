@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from kdcode.arrays import IntArray
 from kdcode.errors import OptionError
@@ -39,3 +40,12 @@ def rows_beginning_with(table: CodedTable, prefix: Sequence[int]) -> tuple[IntAr
     matches = ((start, (codes[:, : len(prefix)] == prefix).all(axis=1)) for start, codes in table.code_chunks())
     rows = np.concatenate([start + np.flatnonzero(found) for start, found in matches])
     return rows, table.codec.unpack(table.packed[rows])
+
+
+def repeated(rows: npt.NDArray[np.uint8]) -> int:
+    """How many of (n, bytes) rows are equal to another one."""
+    if not rows.shape[1]:
+        return len(rows) if len(rows) > 1 else 0
+    whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).reshape(-1)
+    counts = np.unique(whole, return_counts=True)[1]
+    return int(counts[counts > 1].sum())

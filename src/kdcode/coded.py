@@ -17,7 +17,7 @@ from kdcode.compiled_codes import CompiledCodes
 from kdcode.errors import OptionError, RowError
 from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows
 from kdcode.search import QUERIES_AT_ONCE, Request
-from kdcode.stored_array import PackedRows
+from kdcode.stored_array import PackedRows, StoredArray
 from kdcode.symbols import RowNumbers, StoredSymbols, checked_rows, pack_symbols
 from kdcode.table import VectorTable
 
@@ -132,9 +132,7 @@ class CodedTable(TableMapping):
     @cached_property
     def shared_codes(self) -> int:
         """How many symbols have a code that another symbol has too, and so the same vector; counted at first use."""
-        rows = np.ascontiguousarray(np.asarray(self.packed)).view(np.dtype((np.void, self.spec.row_bytes)))
-        counts = np.unique(rows.reshape(-1), return_counts=True)[1]
-        return int(counts[counts > 1].sum())
+        return sum(code_groups.repeated(rows) for rows in self.codec.rows_of_equal_length(self.packed))
 
     @cached_property
     def norms(self) -> DoubleArray:
@@ -183,7 +181,7 @@ class CodedTable(TableMapping):
         codec = self.codec.as_float32() if len(rows) > self.codebook_size else self.codec
         for start in range(0, len(rows), at_once):
             part = rows[start : start + at_once]
-            vectors[start : start + at_once] = codec.decode_packed(self.packed[part])
+            codec.write_decoded(self.packed[part], vectors[start : start + at_once])
         return vectors
 
     def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
@@ -193,11 +191,15 @@ class CodedTable(TableMapping):
         """
         self.require_rows()
         tables = self.codec.score_tables(queries.T)
-        width = len(queries) if tables is not None else max(len(queries), self.spec.row_width)
-        for start, codes in self.code_chunks(rows_at_once(width)):
-            if tables is None:
-                yield start, self.codec.decode(codes).astype(np.float64) @ queries.T
-                continue
+        if tables is None:
+            at_once = rows_at_once(max(len(queries), self.spec.row_width))
+            for start in range(0, len(self), at_once):
+                yield (
+                    start,
+                    self.codec.decode_packed(self.packed[start : start + at_once]).astype(np.float64) @ queries.T,
+                )
+            return
+        for start, codes in self.code_chunks(rows_at_once(len(queries))):
             found = tables[0].take(codes[:, 0], axis=0)
             for position in range(1, len(tables)):
                 found += tables[position].take(codes[:, position], axis=0)
@@ -306,12 +308,7 @@ class CodedTable(TableMapping):
                 codes are in is damaged.
         """
         self.require_rows()
-        if self.codec.may_overflow:
-            for _, codes in self.code_chunks(rows_at_once(self.spec.row_width)):
-                self.codec.decode(codes)
-        elif self.spec.has_invalid_codes:
-            for _ in self.code_chunks():
-                pass  # unpacking checks the range of every code
+        self._check_rows()
         return np.asarray(self.packed)
 
     def check(self) -> None:
@@ -321,7 +318,7 @@ class CodedTable(TableMapping):
             StorageError: something is not as it must be.
         """
         if len(self):
-            self.checked_rows()
+            self._check_rows()
         if isinstance(self.symbols, StoredSymbols):
             self.symbols.verify()
 
@@ -330,6 +327,18 @@ class CodedTable(TableMapping):
         self.require_rows()
         symbols = None if isinstance(self.symbols, RowNumbers) else list(self.symbols)
         return VectorTable(symbols, self.decode(np.arange(len(self))))
+
+    def _check_rows(self) -> None:
+        """Read every code, and check it."""
+        self.codec.check_rows(self.packed)
+        if self.codec.may_overflow:
+            for _, codes in self.code_chunks(rows_at_once(self.spec.row_width)):
+                self.codec.decode(codes)
+        elif self.spec.has_invalid_codes:
+            for _ in self.code_chunks():
+                pass  # unpacking checks the range of every code
+        elif isinstance(self.packed, StoredArray):
+            np.asarray(self.packed)  # compares all of it with its digests
 
     @property
     def _codes_at_once(self) -> int:

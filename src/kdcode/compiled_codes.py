@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kdcode.arrays import DoubleArray, IntArray
 from kdcode.code_scan import CodeScan, RowScores
 from kdcode.codec import CompiledSums
 from kdcode.compiled import kernels
 from kdcode.search import Request, exact_nearness
+from kdcode.stored_array import ArrayInFile
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
@@ -30,7 +31,8 @@ class CompiledCodes:
         if compiled is None:
             return None
         if self._sums is None and table.spec.adds_codewords and not table.codec.may_overflow:
-            self._sums = CompiledSums(compiled, table.spec, table.codec.stored, table.packed)
+            packed = cast(ArrayInFile, table.packed)  # rows of equal length
+            self._sums = CompiledSums(compiled, table.spec, table.codec.stored, packed)
         return self._sums
 
     def candidates(

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode._version import __version__
-from kdcode.codec import Codec, CodecSpec, TransformSpec, codec_from_tensors
+from kdcode.codec import Codec, CodecSpec, codec_from_tensors
 from kdcode.codec.sizes import MAX_HEADER_BYTES
-from kdcode.codec.spec import TRANSFORM
+from kdcode.codec.stored_spec import spec_of
 from kdcode.coded import CodedTable
 from kdcode.digests import DIGEST_BYTES, Digester, digest_bytes
 from kdcode.errors import DamagedFileError, OptionError, StorageError, file_error
@@ -40,9 +40,6 @@ CHECKS = ("lazy", "full", "none")
 """When `load` checks the content of a file."""
 
 _DTYPES = ("U8", "I8", "U16", "U64", "F16", "F32")
-_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str, "float": float, "tuple[int, ...]": list}
-_SPECS = {TRANSFORM: TransformSpec}
-"""Kinds of codecs whose specs have fields of their own."""
 _SYMBOL_TENSORS = ("blocks", "ends", "heads", "order")
 
 Places = dict[str, TensorPlace]
@@ -91,7 +88,7 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
     tensors = {name: WrittenTensor.of(array) for name, array in coded.codec.tensors().items()}
     if len(coded):
         rows = coded.codec.row_tensors(coded.packed)
-        tensors |= {name: WrittenTensor.of(array) for name, array in rows.items()}
+        tensors |= {name: WrittenTensor.of(array) for name, array in rows.items() if array.size}
     if isinstance(coded.symbols, StoredSymbols):
         arrays = coded.symbols.arrays.items()
         tensors |= {f"symbols.{name}": WrittenTensor.of(array) for name, array in arrays}
@@ -289,7 +286,7 @@ def _assemble(metadata: Mapping[str, Any], arrays: Mapping[str, ArrayInFile], li
     provenance = metadata.get("provenance", {})
     if not isinstance(provenance, dict):
         raise StorageError(f"provenance: expected a JSON object, got {type(provenance).__name__}")
-    spec = _spec_of(metadata)
+    spec = spec_of(metadata)
     rest = dict(arrays)
     if not count:
         return CodedTable.of_codec(_codec_of(spec, rest, limit), provenance)
@@ -301,10 +298,13 @@ def _assemble(metadata: Mapping[str, Any], arrays: Mapping[str, ArrayInFile], li
 
 def _rows_in(arrays: dict[str, ArrayInFile], spec: CodecSpec, count: int) -> dict[str, ArrayInFile]:
     """The tensors of rows, which are removed from `arrays`."""
-    found = {}
+    found: dict[str, ArrayInFile] = {}
     for name, (dtype, shape) in spec.row_layout(count).items():
         if name not in arrays:
-            raise StorageError(f"{name}: missing")
+            if shape != (None,):
+                raise StorageError(f"{name}: missing")
+            found[name] = np.empty(0, dtype=dtype)  # of rows that have no bytes; whether they have none is seen below
+            continue
         array = found[name] = arrays.pop(name)
         known = tuple(number for number, wanted in zip(array.shape, shape, strict=False) if wanted is not None)
         if array.dtype != dtype or len(array.shape) != len(shape) or known != tuple(n for n in shape if n is not None):
@@ -327,19 +327,6 @@ def _in_memory(array: ArrayInFile) -> npt.NDArray[Any]:
     copy = np.array(array)
     copy.flags.writeable = False
     return copy
-
-
-def _spec_of(metadata: Mapping[str, Any]) -> CodecSpec:
-    """The shape of the codec, every field of which is in the metadata."""
-    shape = _SPECS.get(str(metadata.get("kind")), CodecSpec)
-    kinds = {item.name: _TYPES[str(item.type)] for item in fields(shape)}
-    for name, kind in kinds.items():
-        if type(metadata.get(name)) is not kind:
-            raise StorageError(f"{name}: expected a value of type {kind.__name__}, got {metadata.get(name)!r}")
-    for name, kind in kinds.items():
-        if kind is list and any(type(item) is not int for item in metadata[name]):
-            raise StorageError(f"{name}: expected a list of integers, got {metadata[name]!r:.100}")
-    return shape(**{name: metadata[name] for name in kinds})
 
 
 def _symbols_of(arrays: dict[str, ArrayInFile], count: int, limit: MemoryLimit) -> StoredSymbols | RowNumbers:

@@ -109,8 +109,8 @@ class BlockChecks:
         for place in np.flatnonzero(~self.good[blocks]).tolist():
             self._check_block(blocks.start + place)
 
-    def check_each(self, starts: npt.NDArray[np.int64], width: int) -> None:
-        """The same for `width` bytes, one or more, from each of (n,) `starts`."""
+    def check_each(self, starts: npt.NDArray[np.int64], width: int | npt.NDArray[np.int64]) -> None:
+        """The same for `width` bytes, one or more, from each of (n,) `starts`; or for (n,) widths."""
         self.notice_changes()
         block, last = starts // BLOCK_BYTES, (starts + (width - 1)) // BLOCK_BYTES
         while len(block):
@@ -151,7 +151,7 @@ class StoredArray:
     """
 
     def __init__(self, checks: BlockChecks, start: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        self._checks = checks
+        self.checks = self._checks = checks
         self._start = start
         self._array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=checks.content.data, offset=start)
         self._row_bytes = self._array.itemsize * prod(shape[1:])
@@ -194,9 +194,9 @@ class StoredArray:
             self._check(row, row + 1)
         return self._array[key]
 
-    def check_rows(self, rows: npt.NDArray[np.int64]) -> None:
-        """Check the blocks that (n,) rows in [0, length) lie in."""
-        self._checks.check_each(self._start + rows * self._row_bytes, self._row_bytes)
+    def check_rows(self, rows: npt.NDArray[np.int64], counts: int | npt.NDArray[np.int64] = 1) -> None:
+        """Check the blocks that (n,) rows in [0, length) lie in, or so many rows, one or more, from each of them on."""
+        self._checks.check_each(self._start + rows * self._row_bytes, counts * self._row_bytes)
 
     def in_place(self) -> tuple[npt.NDArray[Any], int, npt.NDArray[np.bool_]]:
         """The array as it lies in the file, where it begins there, and which blocks of the file match their digests.

@@ -11,14 +11,16 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from kdcode.bitpack import bits_for
 from kdcode.codec import Codec
+from kdcode.codec.row_writing import Pieces
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, file_error
 from kdcode.file_locks import new_temporary_folder, remove_leftovers
@@ -28,7 +30,7 @@ from kdcode.symbol_sorting import SymbolSorter
 from kdcode.symbols import StoredSymbols
 
 _PIECE_BYTES = 1 << 20
-_COPIED_ROWS = 1 << 16
+_COPIED_BYTES = 1 << 20
 
 
 class TableWriter:
@@ -46,7 +48,8 @@ class TableWriter:
     def __init__(self, target: Path, codec: Codec, folder: Path) -> None:
         self.rows = 0
         self._target, self._codec, self._folder = target, codec, folder
-        self._codes = (folder / "codes").open("wb")
+        self._writer = codec.row_writer()
+        self._files: dict[str, BinaryIO] = {}
         self._symbols: SymbolSorter | None = None
 
     def add(self, packed: npt.NDArray[np.uint8], symbols: Sequence[str] | None) -> None:
@@ -57,7 +60,7 @@ class TableWriter:
             symbols: n strings; None for rows that are called by their numbers.
 
         Raises:
-            OptionError: the codes are not as wide as those of the codec, or some rows have symbols and others have not.
+            OptionError: the codes are not those of the codec, or some rows have symbols and others have not.
             TableError: a symbol cannot be stored; it is named with its row.
             FileError: the disk is full.
         """
@@ -68,7 +71,7 @@ class TableWriter:
             raise OptionError(f"{len(symbols)} symbols for {len(packed)} codes: there must be one symbol per code")
         with self._naming_target():
             self._sorter(named=symbols is not None)
-            self._codes.write(np.ascontiguousarray(packed).data)
+            self._write(self._writer.add(packed))
             if self._symbols is not None and symbols is not None:
                 self._symbols.add(symbols)
         self.rows += len(packed)
@@ -87,8 +90,9 @@ class TableWriter:
                 self._sorter(named=True).add_sorted(ranked, len(table))  # type: ignore[union-attr]
             elif len(table):
                 self._sorter(named=False)
-            for start in range(0, len(table), _COPIED_ROWS):
-                self._codes.write(np.ascontiguousarray(table.packed[start : start + _COPIED_ROWS]).data)
+            at_once = max(1, _COPIED_BYTES // self._codec.spec.row_bytes)
+            for start in range(0, len(table), at_once):
+                self._write(self._writer.add(table.packed[start : start + at_once]))
         self.rows += len(table)
 
     def finish(self, provenance: Mapping[str, Any]) -> int:
@@ -105,10 +109,12 @@ class TableWriter:
         metadata = metadata_text(self._codec.spec, self.rows, provenance)  # refused before the long part
         tensors = {name: WrittenTensor.of(array) for name, array in self._codec.tensors().items()}
         with self._naming_target():
-            self._codes.close()
-            if self.rows:
-                shape = (self.rows, self._codec.spec.row_bytes)
-                tensors["codes"] = _in_file(self._folder / "codes", np.dtype(np.uint8), shape)
+            self._write(self._writer.rest())
+            for file in self._files.values():
+                file.close()
+            for name, (dtype, shape) in self._writer.layout().items():
+                if prod(shape):
+                    tensors[name] = _in_file(self._folder / name, np.dtype(dtype), shape)
             if self._symbols is not None:
                 shapes = {"order": (-(-self.rows // 8), bits_for(self.rows))}
                 for name, path in self._symbols.write()._asdict().items():
@@ -119,8 +125,18 @@ class TableWriter:
 
     def close(self) -> None:
         """Close what is open; a file that is not finished is not written."""
-        with suppress(OSError):  # what a full disk did not take is not wanted any more
-            self._codes.close()
+        for file in self._files.values():
+            with suppress(OSError):  # what a full disk did not take is not wanted any more
+                file.close()
+
+    def _write(self, pieces: Pieces) -> None:
+        """Let the tensors of rows grow, each in a file of its own."""
+        for name, numbers in pieces.items():
+            if name not in self._files:
+                self._files[name] = (self._folder / name).open("wb")
+            self._files[name].write(
+                np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)).data
+            )
 
     def _sorter(self, *, named: bool) -> SymbolSorter | None:
         """What sorts the symbols; None for rows without. The first rows decide which it is."""

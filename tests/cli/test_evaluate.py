@@ -91,7 +91,7 @@ def test_a_coded_table_tells_of_its_codes(run, kdc, coded, tmp_path):
 
 
 def test_a_codec_without_codebooks_says_so(run, kdc, monkeypatch):
-    monkeypatch.setattr(kdcode.codec.CodecSpec, "has_codebooks", False)
+    monkeypatch.setattr(kdcode.codec.CodecSpec, "has_codewords", False)
     result = run("evaluate", kdc, kdc)
     assert result.exit_code == 0, result.stderr
     assert "the use of codewords does not apply" in result.stdout

@@ -52,8 +52,8 @@ def test_every_kind_of_codec_in_several_chunks(kind, monkeypatch):
 
 def test_a_codec_without_codebooks_has_none(monkeypatch):
     coded = coded_table("linear", rows=5)
-    assert coded.spec.has_codebooks
-    monkeypatch.setattr(CodecSpec, "has_codebooks", False)
+    assert coded.spec.has_codewords
+    monkeypatch.setattr(CodecSpec, "has_codewords", False)
     assert code_use(coded) is None
 
 

@@ -204,7 +204,7 @@ def test_very_long_codes_leave_room_for_fewer_symbols():
 
 
 def test_a_codec_without_codebooks_has_no_codes_in_the_page(coded, monkeypatch):
-    monkeypatch.setattr(CodecSpec, "has_codebooks", property(lambda spec: False))
+    monkeypatch.setattr(CodecSpec, "has_codewords", property(lambda spec: False))
     report = make_report(table_of(coded), coded)
     data = data_of(report)
     assert data["explorer"]["codes"] is None

@@ -38,7 +38,7 @@ _ROWS = 10_000
     sections=lambda: reading_sections("Reading tables that are not .kdc files"),
     epilog=example(
         "kdcode report glove.txt glove.kdc -o report.html",
-        "kdcode report glove.txt glove.kdc --weights counts.txt --rows 20000",
+        "kdcode report glove.txt glove.kdc --weights rank --rows 20000 -o weighted.html",
     ),
 )
 @click.argument("original", type=TablePath())

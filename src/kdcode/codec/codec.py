@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
@@ -16,6 +16,7 @@ from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.beam_search import within_reach
 from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_scales import directions, length_ratios, nearest_level
+from kdcode.codec.row_writing import PlainWriter, RowWriter
 from kdcode.codec.spec import CodecSpec, check_values
 from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import ArrayInFile, PackedRows
@@ -180,9 +181,28 @@ class Codec(ABC):
         """
         return self.decode(self.unpack(packed))
 
+    def write_decoded(self, packed: npt.NDArray[np.uint8], vectors: FloatArray) -> None:
+        """The same written to (n, d) vectors, for codecs that need not have all of them twice."""
+        vectors[:] = self.decode_packed(packed)
+
     def stored_rows(self, packed: PackedRows) -> PackedRows:
         """(N, row bytes) packed rows in the form that a table keeps them in."""
         return packed
+
+    def row_writer(self) -> RowWriter:
+        """What makes the tensors of `row_tensors` of rows that come in chunks."""
+        return PlainWriter(self.spec.row_bytes)
+
+    def check_rows(self, rows: PackedRows) -> None:  # noqa: B027 - most have nothing else
+        """Check what rows have beside their codes, and `unpack` does not look at: what tells where they begin.
+
+        Raises:
+            StorageError: something does not agree.
+        """
+
+    def rows_of_equal_length(self, rows: PackedRows) -> Iterable[npt.NDArray[np.uint8]]:
+        """The bytes of all rows, those together that are equally long, in whatever order."""
+        return [np.asarray(rows)]
 
     def row_tensors(self, rows: PackedRows) -> dict[str, ArrayInFile]:
         """What a file keeps of the rows of a table, by name."""

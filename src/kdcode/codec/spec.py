@@ -198,11 +198,6 @@ class CodecSpec:
         """Whether vectors are sums of codewords, in blocks or not, times a basis or not."""
         return self.kind == BLOCK_SUM
 
-    @property
-    def has_codebooks(self) -> bool:
-        """Whether the D integers of a code are numbers of codewords, of which each position has K."""
-        return self.kind in (BLOCK_SUM, LSTM)
-
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """Which positions add up to which coordinates: both are split as evenly as possible, larger parts first."""

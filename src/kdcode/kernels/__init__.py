@@ -4,7 +4,9 @@
     vectors.py   sums of codewords in registers
     decoding.py  rows to vectors
     scanning.py  all rows to scores of queries
-    levels.py, level_search.py  transform codes: rows to levels and back, and the search for levels
+    level_reading.py, level_writing.py, level_search.py  transform codes: rows to levels or coordinates, levels to rows,
+                 and the search for levels
+    ragged.py    rows of different lengths, found and copied
 
 What makes them quick: the bytes of many rows are fetched before any is used, so that waits for memory overlap; sums are
 kept in registers until all codewords are added; codewords stay in their stored type and are converted on the way, so
@@ -20,21 +22,25 @@ another file that it calls, remove that folder.
 from __future__ import annotations
 
 from kdcode.kernels.decoding import decode_rows, decode_rows_at, multiply_rows
+from kdcode.kernels.level_reading import NO_CLASS, NO_VALUE, TOO_LARGE, TOO_MANY, read_rows
 from kdcode.kernels.level_search import search_rows
-from kdcode.kernels.levels import TOO_LONG, TOO_MANY, coordinates_of, read_levels, write_levels
+from kdcode.kernels.level_writing import write_levels
 from kdcode.kernels.packed import NOT_CHECKED, PLAN, stopped
+from kdcode.kernels.ragged import copy_rows
 from kdcode.kernels.scanning import scan_rows
 
 __all__ = [
     "NOT_CHECKED",
+    "NO_CLASS",
+    "NO_VALUE",
     "PLAN",
-    "TOO_LONG",
+    "TOO_LARGE",
     "TOO_MANY",
-    "coordinates_of",
+    "copy_rows",
     "decode_rows",
     "decode_rows_at",
     "multiply_rows",
-    "read_levels",
+    "read_rows",
     "scan_rows",
     "search_rows",
     "stopped",

@@ -28,10 +28,10 @@ def _choose(size: float, context: int, trade: float, bits: Array, shifts: Array,
         nearest = int((size + F(quantizer)) / F(2) + _HALF)
         for away in range(-2, 3):
             tried = nearest + away if away < 2 else 0
-            if tried < 0:
-                continue
             if tried > most:
                 tried = most - ((tried - most) & 1)
+            if tried < 0:
+                continue
             lies = F(2 * tried - quantizer) - shift if tried > 0 else F(0)
             lost = (size - lies) * (size - lies)
             taken = bits[table, tried]
@@ -97,7 +97,7 @@ def _trace(final: int, chosen: Array, before: Array, found: Array) -> None:
 
 
 @part
-def _scalar_bits(sizes: Array, own: Array, bits: Array) -> float:
+def _scalar_bits(sizes: Array, own: Array, bits: Array) -> Any:
     total, most = F(0), bits.shape[1] - 1
     for i in range(len(sizes)):
         total += bits[2 * own[i], min(int(sizes[i] / F(2) + F(0.4)), most)]
@@ -118,7 +118,7 @@ def _first_place(sizes: Array, contexts: Array, lengths: Array, allowed: Array, 
 
 
 @kernel
-def search_rows(
+def search_rows(  # noqa: PLR0912 - a call of another kernel would hand over all arrays again
     coordinates: Array, trades: Array, codec: tuple[Array, ...], settings: Array, levels: Array, classes: Array
 ) -> None:
     """Levels and classes of (n, d) coordinates in steps.

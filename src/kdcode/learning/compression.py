@@ -290,7 +290,11 @@ def _transformed(
 
 
 def add_provenance(
-    coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str, curve: dict[str, Any] | None = None
+    coded: CodedTable,
+    lost: TableComparison,
+    options: CompressOptions,
+    identity: str,
+    curve: dict[str, Any] | None = None,
 ) -> None:
     """Note in a coded table what was lost and how it was learned."""
     coded.provenance.update(

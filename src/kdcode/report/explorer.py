@@ -71,7 +71,7 @@ def explored_rows(pairs: RowPairs, weights: DoubleArray | None, most: int) -> Ex
         most: how many are wanted.
     """
     copy = pairs.tables[1]
-    code_bytes = copy.spec.row_bytes if isinstance(copy, CodedTable) and copy.spec.has_codebooks else 0
+    code_bytes = copy.spec.row_bytes if isinstance(copy, CodedTable) and copy.spec.has_codewords else 0
     count = max(1, min(most, len(pairs), MOST_BYTES // (_BYTES_OF_A_ROW + code_bytes)))
     order = np.arange(count) if weights is None else np.argsort(-weights, kind="stable")[:count]
     numbers = pairs.row_numbers(0, order)
@@ -140,7 +140,7 @@ def _neighbors(pairs: RowPairs, side: int, places: IntArray, count: int, report:
 def _codes(pairs: RowPairs, places: IntArray) -> dict[str, Any] | None:
     """The packed codes of rows; None where there are none that point to codewords."""
     copy = pairs.tables[1]
-    if not isinstance(copy, CodedTable) or not copy.spec.has_codebooks:
+    if not isinstance(copy, CodedTable) or not copy.spec.has_codewords:
         return None
     codes = copy.codec.unpack(copy.packed[pairs.row_numbers(1, places)])
     widths = copy.spec.widths

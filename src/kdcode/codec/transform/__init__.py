@@ -6,17 +6,21 @@ coordinate. The parts, from the bottom:
 trellis.py        two interleaved scalar quantizers, and the state machine that chooses between them
 level_tables.py   how often each level is expected, and what it stands for
 range_coder.py    arithmetic coding of many rows at once
+row_coder.py      levels to the bytes of a row and back
 reflections.py    a rotation as a product of rounded Householder reflections
 viterbi.py        the best levels of a row
 row_search.py     the levels and the length of each row
-ragged_rows.py    rows of different lengths, any of which can be read alone
+row_index.py      where rows of different lengths begin
+ragged_writer.py  such rows on their way into a file
+ragged_rows.py    such rows, any of which can be read alone
 spec.py, codec.py  the codec
 compiled_levels.py  the same loops as compiled code
 """
 
 from kdcode.codec.transform.codec import Transform
 from kdcode.codec.transform.level_tables import LevelTables, fitted_tables
-from kdcode.codec.transform.ragged_rows import RaggedRows, RaggedWriter
+from kdcode.codec.transform.ragged_rows import RaggedRows
+from kdcode.codec.transform.ragged_writer import RaggedWriter
 from kdcode.codec.transform.spec import TransformSpec
 
 __all__ = ["LevelTables", "RaggedRows", "RaggedWriter", "Transform", "TransformSpec", "fitted_tables"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
@@ -13,30 +13,38 @@ import numpy.typing as npt
 from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.codec import CodeArray, Codec, Search
+from kdcode.codec.row_writing import RowWriter
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform.compiled_levels import CompiledLevels
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.ragged_rows import RaggedRows
-from kdcode.codec.transform.range_coder import RangeReader, RangeWriter
+from kdcode.codec.transform.ragged_writer import RaggedWriter
+from kdcode.codec.transform.range_coder import bit_lengths
 from kdcode.codec.transform.reflections import product, reflection_vectors
-from kdcode.codec.transform.row_search import RowProblem, margin_of, search_rows
+from kdcode.codec.transform.row_coder import RowCoder
+from kdcode.codec.transform.row_search import RowProblem, fitting_rows, margin_of, search_rows
 from kdcode.codec.transform.spec import SIDE_UNIT, TransformSpec
-from kdcode.codec.transform.trellis import parity, signed, states_before, transitions, unsigned
 from kdcode.codec.transform.viterbi import LevelCosts
-from kdcode.errors import OptionError, StorageError
+from kdcode.errors import OptionError
 from kdcode.stored_array import ArrayInFile, PackedRows
 
-_ROWS_AT_ONCE = 1 << 12
+_ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 1 << 12, 1 << 20
 _WEIGHTS = (1 / 4, 4.0)
 """Weights beyond which the error of a row counts no less or more: a step allows no more than so much."""
+_MOST_TRADE = 1e6
+"""The largest λ, in squared steps for each bit: rows are all zero long before."""
+_LARGE = 1e30
+"""Vectors of larger numbers are rotated in float64."""
+_FEW_ROWS, _FEW_NUMBERS = 16, 1 << 15
+"""Rows that compiled code decodes at a time: as many as have so many numbers."""
 
 
 class Transform(Codec):
     """Transform codes.
 
-    A vector is `mean + y Rᵀ`, where R is a product of reflections and y_i the step of the row's class times what level i
-    stands for. A code has d columns, the levels as code values (0, 1, 2, 3, 4 for 0, 1, -1, 2, -2), then the class of the
-    row, and the sides of its first coordinates: a one, and for each coordinate whether it lies above its level. The
+    A vector is `mean + y Rᵀ`, where R is a product of reflections and y_i the step of the row's class times what level
+    i stands for. A code has d columns, the levels as code values (0, 1, 2, 3, 4 for 0, 1, -1, 2, -2), then the class of
+    the row, and the sides of its first coordinates: a one, and for each coordinate whether it lies above its level. The
     tensors are, beside `mean`, `steps` and the `reflections`:
 
         coordinate_contexts, class_contexts   the context of coordinate i in a row of class c is the sum of both, kept
@@ -55,8 +63,8 @@ class Transform(Codec):
         super().__post_init__()
         if not (self.stored["steps"] > 0).all():
             raise OptionError("steps: expected numbers above 0")
-        if not (self.stored["search"] > 0).all():
-            raise OptionError("search: expected numbers above 0")
+        if not (self.stored["search"] > 0).all() or float(self.stored["search"][0]) > _MOST_TRADE:
+            raise OptionError(f"search: expected numbers above 0, λ at most {_MOST_TRADE:g}")
         most = int(self.tables.magnitudes.max()) * 2 + 2
         if most > self.spec.codebook_size:
             raise OptionError(f"magnitudes: {most} values in a table, K={self.spec.codebook_size} are allowed")
@@ -78,23 +86,30 @@ class Transform(Codec):
         spec = self.spec
         if not spec.reflections:
             return None
-        stored = (self.stored[name] for name in ("reflections", "reflection_scale"))
-        vectors = reflection_vectors(*stored, spec.embedding_dim, spec.reflection_bits, np.float32)
+        packed, scales = self.stored["reflections"], self.stored["reflection_scale"]
+        vectors = reflection_vectors(packed, scales, spec.embedding_dim, spec.reflection_bits, np.float32)
         return cast(FloatArray, product(vectors))
 
     @cached_property
     def problem(self) -> RowProblem:
         """What a search for levels knows of this codec."""
         trade = float(self.stored["search"][0])
-        bits = self.tables.costs((self.spec.codebook_size - 1) // 2)
+        bits = self.tables.costs((self.spec.codebook_size - 1) // 2)  # both signs of a magnitude are values below K
         costs = LevelCosts(bits, self.tables.shift_of, self.spec.states)
-        lengths = np.array(self.spec.lengths, dtype=np.int64)
-        return RowProblem(self.tables, costs, self.contexts, lengths, trade, margin_of(self.spec.embedding_dim))
+        margin = margin_of(self.spec.embedding_dim)
+        return RowProblem(self.tables, costs, self.contexts, self.coder.lengths, trade, margin)
 
     @cached_property
     def compiled(self) -> CompiledLevels:
         """The same loops as compiled code, where that is installed."""
-        return CompiledLevels(self.problem, self.stored["steps"], self.side_of, self.spec.most_sides)
+        return CompiledLevels(self.coder)
+
+    @cached_property
+    def coder(self) -> RowCoder:
+        """What turns codes into rows and back."""
+        spec, lengths = self.spec, np.array(self.spec.lengths, dtype=np.int64)
+        own = (self.stored["steps"], self.side_of, spec.states, spec.most_sides, spec.codebook_size)
+        return RowCoder(self.tables, self.contexts, lengths, *own)
 
     @classmethod
     def from_weights(cls, spec: Any, weights: Any) -> Self:  # noqa: ANN401 - not used
@@ -112,8 +127,6 @@ class Transform(Codec):
         changed = {name: (self.stored[name] * np.float64(factor)).astype(np.float32) for name in ("mean", "steps")}
         return replace(self, stored={**self.stored, **changed, "search": search})
 
-    # Rows
-
     def pack(self, codes: IntArray) -> npt.NDArray[np.uint8]:
         """(n, columns) codes to (n, row bytes) packed rows: the class where there are several, then its bytes.
 
@@ -123,37 +136,23 @@ class Transform(Codec):
         self.check_codes(codes)
         packed = np.zeros((len(codes), self.spec.row_bytes), dtype=np.uint8)
         first = int(self.spec.classes > 1)
-        for start in range(0, len(codes), _ROWS_AT_ONCE):
-            some = slice(start, start + _ROWS_AT_ONCE)
+        at_once = self._rows_at_once()
+        for start in range(0, len(codes), at_once):
+            some = slice(start, start + at_once)
             values, classes, sides = self._split(codes[some])
-            written, room = self.compiled.write(values, classes, sides) or self._written(values, classes, sides)
-            wrong = room != _bit_lengths(sides) - 1
+            written, room = self.compiled.write(values, classes, sides) or self.coder.write(values, classes, sides)
+            wrong = room != bit_lengths(sides) - 1
             if wrong.any():
                 row = int(wrong.argmax())
                 length = self.spec.lengths[classes[row]]
                 raise OptionError(
-                    f"codes: row {start + row} has {_bit_lengths(sides)[row] - 1} sides, and the {length} bytes of its "
+                    f"codes: row {start + row} has {bit_lengths(sides)[row] - 1} sides, and the {length} bytes of its "
                     f"class have room for {room[row]}; encode a vector to have a code that fits"
                 )
             if first:
                 packed[some, 0] = classes
             packed[some, first:] = written[:, : self.spec.row_bytes - first]
         return packed
-
-    def _written(
-        self, values: CodeArray, classes: CodeArray, sides: CodeArray | None
-    ) -> tuple[npt.NDArray[np.uint8], CodeArray]:
-        """(n, bytes) rows, and (n,) for how many sides they have room, below 0 where levels are too long."""
-        following, contexts = transitions(self.spec.states), self.contexts[classes]
-        writer = RangeWriter(len(values), max(self.spec.lengths))
-        state = np.zeros(len(values), dtype=np.int64)
-        for position in range(values.shape[1]):
-            writer.write(self.tables, 2 * contexts[:, position] + (state & 1), values[:, position])
-            state = following[state, parity(values[:, position])]
-        room = np.minimum(writer.capacity(self.problem.lengths[classes]), self.spec.most_sides)
-        if sides is not None:
-            writer.write_bits(sides)
-        return writer.finish(), room
 
     def unpack(self, packed: npt.NDArray[np.uint8]) -> bitpack.UnsignedArray:
         """(n, row bytes) packed rows to (n, columns) codes.
@@ -162,41 +161,13 @@ class Transform(Codec):
             StorageError: bytes that stand for no code.
         """
         codes = np.zeros((len(packed), len(self.spec.widths)), dtype=bitpack.value_dtype(max(self.spec.widths)))
-        for start in range(0, len(packed), _ROWS_AT_ONCE):
-            some = slice(start, start + _ROWS_AT_ONCE)
-            rows, classes = self._rows_and_classes(packed[some])
-            values, sides = self.compiled.read(rows, classes) or self._read(rows, classes)
-            if int(values.max(initial=0)) >= self.spec.codebook_size:
-                raise StorageError(
-                    f"codes: found code value {values.max()}, values must be below K={self.spec.codebook_size}"
-                )
-            codes[some, : self.spec.code_length] = values
-            codes[some, -2], codes[some, -1] = classes, sides
+        at_once = self._rows_at_once()
+        for start in range(0, len(packed), at_once):
+            some = slice(start, start + at_once)
+            values, sides = self.compiled.read(packed[some]) or self.coder.read(packed[some])
+            codes[some, :-2], codes[some, -1] = values, sides
+            codes[some, -2] = packed[some, 0] if self.spec.classes > 1 else 0
         return codes
-
-    def _rows_and_classes(self, packed: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint8], CodeArray]:
-        if self.spec.classes == 1:
-            return packed, np.zeros(len(packed), dtype=np.int64)
-        classes = packed[:, 0].astype(np.int64)
-        if int(classes.max(initial=0)) >= self.spec.classes:
-            raise StorageError(f"row_classes: found class {classes.max()}, classes must be below {self.spec.classes}")
-        return packed[:, 1:], classes
-
-    def _read(self, rows: npt.NDArray[np.uint8], classes: CodeArray) -> tuple[CodeArray, CodeArray]:
-        """(n, d) code values and (n,) sides of (n, bytes) rows."""
-        following, contexts = transitions(self.spec.states), self.contexts[classes]
-        reader = RangeReader(rows)
-        values = np.empty(contexts.shape, dtype=np.int64)
-        state = np.zeros(len(rows), dtype=np.int64)
-        for position in range(contexts.shape[1]):
-            values[:, position] = reader.read(self.tables, 2 * contexts[:, position] + (state & 1))
-            state = following[state, parity(values[:, position])]
-        room = np.minimum(reader.capacity(self.problem.lengths[classes]), self.spec.most_sides)
-        if (room < 0).any():
-            raise StorageError(
-                f"codes: levels take more than the {self.spec.lengths[classes[room.argmin()]]} bytes of a row"
-            )
-        return values, reader.read_bits(room)
 
     def check_codes(self, codes: IntArray) -> None:
         """Refuse what is no (n, columns) array of codes in range."""
@@ -224,6 +195,19 @@ class Transform(Codec):
             return packed
         return RaggedRows.of(np.asarray(packed), self.spec.lengths)
 
+    def row_writer(self) -> RowWriter:
+        """What makes the tensors of `row_tensors` of rows that come in chunks."""
+        return super().row_writer() if self.spec.classes == 1 else RaggedWriter(self.spec.lengths)
+
+    def check_rows(self, rows: PackedRows) -> None:
+        """Check that rows begin where those before them end."""
+        if isinstance(rows, RaggedRows):
+            rows.check()
+
+    def rows_of_equal_length(self, rows: PackedRows) -> Iterable[npt.NDArray[np.uint8]]:
+        """The bytes of all rows, those together that are equally long."""
+        return rows.of_each_class() if isinstance(rows, RaggedRows) else super().rows_of_equal_length(rows)
+
     def row_tensors(self, rows: PackedRows) -> dict[str, ArrayInFile]:
         """What a file keeps of the rows of a table, by name."""
         return rows.tensors() if isinstance(rows, RaggedRows) else super().row_tensors(rows)
@@ -234,23 +218,14 @@ class Transform(Codec):
             return super().rows_of_tensors(tensors, count)
         return RaggedRows.from_tensors(tensors, count, self.spec.lengths)
 
-    # Vectors
-
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes to (n, d) vectors of type `dtype`."""
         return self._rotated(self._coordinates_of(*self._split(codes)))
 
     def _coordinates_of(self, values: CodeArray, classes: CodeArray, sides: CodeArray) -> FloatArray:
         """(n, d) coordinates of codes, times the step of the row."""
-        quantizer, level, contexts = states_before(values, self.spec.states) & 1, signed(values), self.contexts[classes]
-        shift = self.tables.shift_of[2 * contexts + quantizer]
-        lies = np.where(level != 0, 2 * np.abs(level) - quantizer - shift, 0).astype(np.float32)
-        found = np.where(level < 0, -lies, lies)
-        counts, away = _bit_lengths(sides) - 1, self.side_of[contexts]
-        for place in range(int(counts.max(initial=0))):
-            above = sides >> np.maximum(counts - 1 - place, 0) & 1
-            found[:, place] += np.where(place < counts, np.where(above, 1, -1) * away[:, place], 0)
-        return np.asarray(found.astype(self.dtype) * self.stored["steps"][classes][:, None].astype(self.dtype))
+        found = self.coder.coordinates(values, classes, sides).astype(self.dtype)
+        return np.asarray(found * self.stored["steps"][classes][:, None].astype(self.dtype))
 
     @cached_property
     def side_of(self) -> FloatArray:
@@ -259,22 +234,31 @@ class Transform(Codec):
 
     def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
         """(n, row bytes) packed rows to (n, d) vectors."""
-        if not self.may_overflow:
-            rows, classes = self._rows_and_classes(packed)
-            coordinates = self.compiled.decode(rows, classes)
-            if coordinates is not None:
-                return self._rotated(coordinates)
-        return self.decode(self.unpack(packed))
+        vectors = np.empty((len(packed), self.spec.embedding_dim), dtype=np.float32)
+        self.write_decoded(packed, vectors)
+        return vectors
+
+    def write_decoded(self, packed: npt.NDArray[np.uint8], vectors: FloatArray) -> None:
+        """The same written to (n, d) vectors, a few rows at a time: new memory costs more than a row."""
+        if self.may_overflow or not self.compiled.is_used(len(packed)):
+            vectors[:] = self.decode(self.unpack(packed))
+            return
+        at_once = max(_FEW_ROWS, _FEW_NUMBERS // self.spec.embedding_dim)
+        for start in range(0, len(packed), at_once):
+            some = slice(start, start + at_once)
+            vectors[some] = self._rotated(self.compiled.decode(packed[some]))
 
     def _rotated(self, coordinates: FloatArray) -> FloatArray:
-        """(n, d) coordinates to (n, d) vectors."""
+        """(n, d) coordinates to (n, d) vectors; they may be the same array."""
         if self.rotation is not None:
             coordinates = coordinates @ self.rotation.T
-        return np.asarray(coordinates + self.stored["mean"].astype(coordinates.dtype))
+        coordinates += self.stored["mean"].astype(coordinates.dtype)
+        return coordinates
 
     def coordinates(self, vectors: FloatArray) -> FloatArray:
         """(n, d) vectors to (n, d) coordinates, not yet divided by a step."""
-        centred = vectors.astype(self.dtype) - self.stored["mean"].astype(self.dtype)
+        dtype = self.dtype if float(np.abs(vectors).max(initial=0)) < _LARGE else np.dtype(np.float64)
+        centred = vectors.astype(dtype) - self.stored["mean"].astype(dtype)
         return np.asarray(centred if self.rotation is None else centred @ self.rotation)
 
     def encode(
@@ -308,7 +292,7 @@ class Transform(Codec):
         coordinates = self.coordinates(vectors)
         levels = self.step_levels
         nominal = float(self.stored["search"][1])
-        wanted = np.full(len(vectors), nominal) if weights is None else nominal / np.sqrt(weights)
+        wanted = np.full(len(vectors), nominal) if weights is None else nominal / np.sqrt(weights.clip(min=1e-12))
         steps = np.log([step for step, _ in levels])
         own = np.abs(steps - np.log(wanted)[:, None]).argmin(axis=1)
         found = np.zeros((len(vectors), len(self.spec.widths)), dtype=np.int64)
@@ -316,7 +300,8 @@ class Transform(Codec):
             rows = np.flatnonzero(own == number)
             if len(rows):
                 reach = 2.0 * self.spec.codebook_size
-                scaled = np.clip(coordinates[rows] / self.dtype.type(step), -reach, reach).astype(np.float32)
+                with np.errstate(over="ignore"):  # what is beyond reach, in whatever unit, is cut off
+                    scaled = np.clip(coordinates[rows] / self.dtype.type(step), -reach, reach).astype(np.float32)
                 own_weights = np.ones(len(rows)) if weights is None else weights[rows] * (step / nominal) ** 2
                 trades = self.problem.trade * trade / np.clip(own_weights, *_WEIGHTS)
                 found[rows] = self._searched(scaled, trades.astype(np.float32), allowed)
@@ -324,7 +309,8 @@ class Transform(Codec):
 
     def _searched(self, scaled: FloatArray, trades: FloatArray, allowed: IntArray) -> CodeArray:
         """(n, columns) codes of (n, d) coordinates in steps, with (n,) λ."""
-        values, classes, room = self._fitted(scaled, trades, allowed, self.problem)
+        steps = (self._levels, self._written)
+        values, classes, room = fitting_rows(steps, scaled, trades, allowed, self.problem)
         none = np.ones(len(scaled), dtype=np.int64)
         at_level = self._coordinates_of(values, classes, none) / self.stored["steps"][classes][:, None]
         above = (scaled[:, : self.spec.most_sides] > at_level[:, : self.spec.most_sides]).astype(np.int64)
@@ -333,29 +319,21 @@ class Transform(Codec):
             sides = np.where(place < room, 2 * sides + above[:, place], sides)
         return np.column_stack([values, classes, sides])
 
-    def _fitted(
+    def _levels(
         self, scaled: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
-    ) -> tuple[CodeArray, CodeArray, CodeArray]:
-        """(n, d) code values and (n,) classes of coordinates in steps, and (n,) for how many sides rows have room."""
+    ) -> tuple[CodeArray, CodeArray]:
         found = self.compiled.search(scaled, trades, allowed, problem)
-        levels, classes = found or search_rows(scaled, trades, allowed, problem)
-        values = unsigned(levels)
-        _, room = self.compiled.write(values, classes, None) or self._written(values, classes, None)
-        short = np.flatnonzero(room < 0)  # the coder rounds: a few of thousands of rows need a little more
-        if len(short):
-            again = self._fitted(scaled[short], trades[short], allowed, replace(problem, margin=problem.margin + 1))
-            values[short], classes[short], room[short] = again
-        return values, classes, room
+        return found or search_rows(scaled, trades, allowed, problem)
+
+    def _written(self, values: CodeArray, classes: CodeArray) -> tuple[npt.NDArray[np.uint8], CodeArray]:
+        return self.compiled.write(values, classes, None) or self.coder.write(values, classes, None)
 
     @cached_property
     def step_levels(self) -> list[tuple[float, IntArray]]:
         """The steps that there are, each with its classes by length."""
         steps, lengths = self.stored["steps"], np.array(self.spec.lengths)
-        found = []
-        for step in np.unique(steps):
-            own = np.flatnonzero(steps == step)
-            found.append((float(step), own[np.argsort(lengths[own], kind="stable")]))
-        return found
+        ordered = np.argsort(lengths, kind="stable")
+        return [(float(step), ordered[steps[ordered] == step]) for step in np.unique(steps)]
 
     def score_tables(self, queries: DoubleArray) -> None:
         """None: what a level stands for depends on those before it."""
@@ -368,10 +346,5 @@ class Transform(Codec):
     def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
         return self.encode_weighted(vectors, None)[:, : self.spec.code_length]
 
-    def _rows_at_once(self, beam: int) -> int:
-        return _ROWS_AT_ONCE
-
-
-def _bit_lengths(numbers: CodeArray) -> CodeArray:
-    """(n,) bits of (n,) numbers of at least 1."""
-    return np.frexp(numbers.astype(np.float64))[1].astype(np.int64)
+    def _rows_at_once(self, beam: int = 0) -> int:
+        return max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // self.spec.embedding_dim))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -9,60 +10,113 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import FloatArray, IntArray
-from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, as_lookup
+from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, TOTAL, as_lookup
+from kdcode.codec.transform.row_coder import RowCoder, Values
 from kdcode.codec.transform.row_search import MOST_WIDER, WIDER, WORTH, RowProblem
-from kdcode.codec.transform.trellis import transitions
-from kdcode.compiled import kernels
+from kdcode.codec.transform.trellis import signed, transitions
+from kdcode.compiled import Kernels, kernels
 from kdcode.errors import StorageError
 
-Values = npt.NDArray[np.int64]
 LOOKUP_BITS = 8
 
+_NO_FLOATS, _NO_VALUES = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64)
 
+
+@dataclass(frozen=True, eq=False)
 class CompiledLevels:
-    """The loops of a transform codec as compiled code; every method gives None where that is not to be used.
+    """The loops of a transform codec as compiled code; methods give None where that is not to be used.
 
     Args:
-        problem: the codec.
-        steps: (classes,) of rows.
-        side_of: (T,) how far from its level a coordinate lies, in steps, where its side is known.
-        most_sides: that a row has.
+        coder: the same without compiled code.
     """
 
-    def __init__(self, problem: RowProblem, steps: FloatArray, side_of: FloatArray, most_sides: int) -> None:
-        self._problem, self._steps, self._side_of, self._most_sides = problem, steps, side_of, most_sides
-
-    @cached_property
-    def _tables(self) -> tuple[npt.NDArray[Any], ...]:
-        tables = self._problem.tables
-        return tables.first, tables.starts, tables.sizes, as_lookup(tables, LOOKUP_BITS)
+    coder: RowCoder
 
     @cached_property
     def _following(self) -> npt.NDArray[Any]:
-        return transitions(self._problem.costs.states).copy()
+        return transitions(self.coder.states).copy()
 
     @cached_property
-    def _limits(self) -> npt.NDArray[np.int64]:
-        return np.array([PRECISION, LOOKUP_BITS, ESCAPE_BITS, self._most_sides])
+    def _read_tables(self) -> tuple[npt.NDArray[Any], ...]:
+        """What `read_rows` knows of the tables, each of which has an entry more here than it has values.
+
+        first     (2T + 1,) where the entries of each table begin
+        entries   uint32, the frequencies of the values before each one, times 2^16, plus its own; `TOTAL` ends a table
+        lookup    (2T · 256,) for the leading bits of a place in a table, the first value that may be there
+        lies      float32, what each value stands for, in steps
+        shifts    (2T,) of the tables
+        """
+        tables, numbers = self.coder.tables, np.arange(2 * self.coder.tables.count)
+        first = tables.first + np.arange(len(tables.first))
+        inside = np.arange(len(tables.sizes)) + np.repeat(numbers, np.diff(tables.first))
+        entries, lies = np.zeros(first[-1], dtype=np.uint32), np.zeros(first[-1], dtype=np.float32)
+        entries[first[1:] - 1] = TOTAL << 16
+        entries[inside] = tables.starts << 16 | tables.sizes
+        table = np.repeat(numbers, np.diff(tables.first))
+        level = signed(np.arange(len(tables.sizes)) - tables.first[table])
+        lies[inside] = np.sign(level) * (2 * np.abs(level) - (table & 1) - tables.shift_of[table])
+        return first, entries, as_lookup(tables, LOOKUP_BITS).reshape(-1), lies, tables.shift_of
 
     @cached_property
-    def _codec(self) -> tuple[npt.NDArray[Any], ...]:
-        return self._problem.contexts, self._problem.lengths, self._following
+    def _read_codec(self) -> tuple[npt.NDArray[Any], ...]:
+        contexts = self.coder.contexts.astype(np.uint8)
+        return (
+            contexts,
+            self.coder.lengths,
+            self._following.astype(np.uint8).reshape(-1),
+            self.coder.steps,
+            self.coder.side_of,
+        )
 
-    def read(self, rows: npt.NDArray[np.uint8], classes: Values) -> tuple[Values, Values] | None:
-        """(n, d) code values and (n,) sides of (n, bytes) rows of (n,) classes."""
-        compiled = kernels(len(rows))
+    def read(self, packed: npt.NDArray[np.uint8]) -> tuple[Values, Values] | None:
+        """(n, d) code values and (n,) sides of (n, row bytes) packed rows.
+
+        Raises:
+            StorageError: bytes that stand for no code.
+        """
+        compiled = kernels(len(packed))
         if compiled is None:
             return None
-        values = np.empty((len(rows), self._problem.contexts.shape[1]), dtype=np.int64)
-        sides = np.empty(len(rows), dtype=np.int64)
-        rows = np.ascontiguousarray(rows)
-        wrong = compiled.read_levels(rows, classes, self._codec, self._tables, self._limits, values, sides)
-        if wrong == compiled.TOO_LONG:
-            raise StorageError("codes: the levels of a row take more bytes than it has")
-        if wrong == compiled.TOO_MANY:
-            raise StorageError(f"codes: a level has more than {ESCAPE_BITS} bits")
+        values = np.empty((len(packed), self.coder.contexts.shape[1]), dtype=np.int64)
+        sides = np.empty(len(packed), dtype=np.int64)
+        self._read(compiled, packed, values.reshape(-1), sides, _NO_FLOATS)
         return values, sides
+
+    def is_used(self, rows: int) -> bool:
+        """Whether so many rows are to be decoded by compiled code."""
+        return kernels(rows) is not None
+
+    def decode(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
+        """(n, d) coordinates of (n, row bytes) packed rows, times the step; where compiled code is used.
+
+        Raises:
+            StorageError: bytes that stand for no code.
+        """
+        compiled = kernels(len(packed))
+        found = np.empty((len(packed), self.coder.contexts.shape[1]), dtype=np.float32)
+        self._read(compiled, packed, _NO_VALUES, _NO_VALUES, found.reshape(-1))
+        return found
+
+    def _read(
+        self, compiled: Kernels, packed: npt.NDArray[np.uint8], values: Values, sides: Values, found: FloatArray
+    ) -> None:
+        limits = np.array([ESCAPE_BITS, self.coder.most_sides, self.coder.codebook_size])
+        wrong = compiled.read_rows(
+            np.ascontiguousarray(packed), self._read_codec, self._read_tables, limits, values, sides, found
+        )
+        if wrong:
+            raise StorageError(self._complaint(compiled, wrong))
+
+    def _complaint(self, compiled: Kernels, wrong: int) -> str:
+        if wrong & compiled.NO_CLASS:
+            return f"row_classes: found a class that is not below {len(self.coder.lengths)}"
+        if wrong & compiled.TOO_MANY:
+            return f"codes: a level has more than {ESCAPE_BITS} bits"
+        if wrong & compiled.NO_VALUE:
+            return "codes: a row is a number that stands for no level"
+        if wrong & compiled.TOO_LARGE:
+            return f"codes: found a code value that is not below K={self.coder.codebook_size}"
+        return "codes: the levels of a row take more bytes than it has"
 
     def write(
         self, values: Values, classes: Values, sides: Values | None
@@ -71,25 +125,14 @@ class CompiledLevels:
         compiled = kernels(len(values))
         if compiled is None:
             return None
-        written = np.zeros((len(values), int(self._problem.lengths.max()) + 8), dtype=np.uint8)
+        written = np.zeros((len(values), int(self.coder.lengths.max()) + 8), dtype=np.uint8)
         room = np.empty(len(values), dtype=np.int64)
         sides = np.zeros(len(values), dtype=np.int64) if sides is None else np.ascontiguousarray(sides)
         arrays = (np.ascontiguousarray(values), np.ascontiguousarray(classes), sides)
-        compiled.write_levels(*arrays, self._codec, self._tables, self._limits, written, room)
+        codec = (self.coder.contexts, self.coder.lengths, self._following)
+        tables = (self.coder.tables.first, self.coder.tables.starts, self.coder.tables.sizes)
+        compiled.write_levels(*arrays, codec, tables, np.array([PRECISION, self.coder.most_sides]), written, room)
         return written, room
-
-    def decode(self, rows: npt.NDArray[np.uint8], classes: Values) -> FloatArray | None:
-        """(n, d) coordinates, times the step."""
-        read = self.read(rows, classes)
-        compiled = kernels(len(rows))
-        if read is None or compiled is None:
-            return None
-        values, sides = read
-        found = np.empty(values.shape, dtype=np.float32)
-        problem = self._problem
-        codec = (problem.contexts, problem.costs.shifts, self._side_of, self._following, self._steps)
-        compiled.coordinates_of(values, classes, sides, codec, found)
-        return found
 
     def search(
         self, coordinates: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem

@@ -78,13 +78,13 @@ class LevelTables:
         ends = np.cumsum(magnitudes + 2)
         repeats[ends - 1] = 1
         repeats[ends - magnitudes - 2] = 1
-        return np.repeat(self.frequencies.astype(np.int64), repeats)
+        return np.asarray(np.repeat(self.frequencies.astype(np.int64), repeats))
 
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
         """(values,) the frequencies of the values before each one in its table, added up."""
         before = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
-        return before - np.repeat(before[self.first[:-1]], np.diff(self.first))
+        return np.asarray(before - np.repeat(before[self.first[:-1]], np.diff(self.first)))
 
     @cached_property
     def places(self) -> npt.NDArray[np.int64]:
@@ -155,7 +155,9 @@ def _frequencies(counts: DoubleArray, rare: float) -> npt.NDArray[np.int64]:
     weight[[0, -1]] = 1
     shares = np.concatenate([counts[: last + 1], [counts[last + 1 :].sum() + rare]]) / weight
     shares = np.maximum(shares, rare / 4)
-    found = np.maximum(1, np.floor(shares / (shares * weight).sum() * (TOTAL - 2 * weight.sum()))).astype(np.int64)
+    found: npt.NDArray[np.int64] = np.maximum(
+        1, np.floor(shares / (shares * weight).sum() * (TOTAL - 2 * weight.sum()))
+    ).astype(np.int64)
     left = int(TOTAL - (found * weight).sum())
     pairs = np.argsort(-shares[1:-1], kind="stable") + 1
     if len(pairs) and left > 1 and shares[pairs[0]] > shares[0]:

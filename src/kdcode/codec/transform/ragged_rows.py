@@ -6,7 +6,7 @@ others follow from the classes between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,33 +15,19 @@ import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode.arrays import IntArray
+from kdcode.codec.transform.ragged_writer import Bytes, RaggedWriter
+from kdcode.codec.transform.row_index import GROUP, ROWS_PER_START
+from kdcode.compiled import Kernels, kernels
+from kdcode.digests import BLOCK_BYTES
 from kdcode.errors import StorageError
-from kdcode.stored_array import ArrayInFile
+from kdcode.stored_array import ArrayInFile, StoredArray
 
-ROWS_PER_START = 256
-"""Every so many rows it is stored where one begins."""
-_GROUP = 8
-"""Rows whose classes are packed together, into as many bytes as a class has bits."""
-_ROWS_AT_ONCE = 1 << 16
+_GROUPS_PER_START = ROWS_PER_START // GROUP
+_BLOCKS_AT_ONCE = 1 << 12
+"""Blocks of 256 rows whose classes are unpacked at a time, at most: 8 MiB of them."""
+_BYTES_AT_ONCE = 1 << 22
 
-Bytes = npt.NDArray[np.uint8]
-
-
-def index_bytes(rows: int, classes: int) -> int:
-    """Bytes that classes and starts of so many rows take."""
-    if classes == 1:
-        return 0
-    return -(-rows // _GROUP) * bitpack.bits_for(classes) + 8 * -(-rows // ROWS_PER_START)
-
-
-def index_layout(rows: int, classes: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
-    """Type and shape of the tensors that tell where rows begin; none where all are equally long."""
-    if classes == 1:
-        return {}
-    return {
-        "row_classes": ("uint8", (-(-rows // _GROUP), bitpack.bits_for(classes))),
-        "row_starts": ("uint64", (-(-rows // ROWS_PER_START),)),
-    }
+Numbers = npt.NDArray[np.int64]
 
 
 class RaggedRows:
@@ -68,7 +54,7 @@ class RaggedRows:
         self.lengths = np.array(lengths, dtype=np.int64)
         self._bits = bitpack.bits_for(len(lengths))
         self.shape = (count, int(self.lengths.max()) + 1)
-        end = int(self._places(np.array([count - 1]))[2][0]) if count else 0
+        end = sum(self._place(count - 1)[1:]) if count else 0
         if end != len(codes):
             raise StorageError(f"codes: {len(codes)} bytes, where the rows end at byte {end}")
 
@@ -81,9 +67,15 @@ class RaggedRows:
             lengths: bytes of a row by class.
         """
         writer = RaggedWriter(lengths)
-        codes = [writer.add(packed[start : start + _ROWS_AT_ONCE]) for start in range(0, len(packed), _ROWS_AT_ONCE)]
-        whole = np.concatenate(codes) if codes else np.empty(0, dtype=np.uint8)
-        return cls(len(packed), lengths, whole, **writer.index())
+        at_once = max(1, _BYTES_AT_ONCE // packed.shape[1])
+        pieces = [writer.add(packed[start : start + at_once]) for start in range(0, len(packed), at_once)]
+        pieces.append(writer.rest())
+        layout = writer.layout()
+        arrays = {
+            name: np.concatenate([piece[name] for piece in pieces]).reshape(shape)
+            for name, (_, shape) in layout.items()
+        }
+        return cls(len(packed), lengths, **arrays)
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, ArrayInFile], count: int, lengths: Sequence[int]) -> RaggedRows:
@@ -94,6 +86,9 @@ class RaggedRows:
         """What a file keeps of the rows, by name."""
         return {"codes": self._codes, "row_classes": self._classes, "row_starts": self._starts}
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return RaggedRows, (self._count, tuple(self.lengths.tolist()), self._codes, self._classes, self._starts)
+
     @cached_property
     def nbytes(self) -> int:
         """Bytes of the rows themselves, their index left out."""
@@ -102,77 +97,191 @@ class RaggedRows:
     def __len__(self) -> int:
         return self._count
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("rows of different lengths are copied to become an array")
         return np.asarray(self[:], dtype=dtype)
 
-    def __getitem__(self, key: slice | IntArray) -> Bytes:
-        """(n, row bytes) of a slice of rows, or of (n,) row numbers in [0, N)."""
-        rows = np.arange(self._count)[key] if isinstance(key, slice) else np.asarray(key)
+    def __getitem__(self, key: int | slice | Sequence[int] | IntArray | npt.NDArray[np.bool_]) -> Bytes:
+        """Rows as numpy gives them: (row bytes,) of an integer, else (n, row bytes) of a slice, integers or a mask."""
+        if isinstance(key, slice):
+            return self._copied(np.arange(*key.indices(self._count)))
+        rows = np.asarray(key)
         if rows.dtype.kind == "b":
-            rows = np.flatnonzero(rows)
-        return self._gathered(rows.astype(np.int64))
+            if rows.shape != (self._count,):
+                raise IndexError(f"a mask of shape {rows.shape} for {self._count} rows")
+            return self._copied(np.flatnonzero(rows))
+        if rows.dtype.kind not in "iu" and rows.size:
+            raise IndexError(f"rows are integers, a slice or a mask, got {rows.dtype}")
+        flat = rows.reshape(-1).astype(np.int64)
+        if flat.size and int(flat.min()) < 0:
+            flat = np.where(flat < 0, flat + self._count, flat)
+        if flat.size and (int(flat.min()) < 0 or int(flat.max()) >= self._count):
+            raise IndexError(f"rows from {rows.min()} to {rows.max()} of {self._count}")
+        return self._copied(flat).reshape(*rows.shape, self.shape[1])
 
-    def _gathered(self, rows: IntArray) -> Bytes:
+    def of_each_class(self) -> Iterator[Bytes]:
+        """For each class the (n, length) bytes of its rows; all of them together take as much as the rows do."""
+        blocks = np.arange(-(-self._count // ROWS_PER_START))
+        pieces = [self._classes_of(blocks[at : at + _BLOCKS_AT_ONCE]) for at in range(0, len(blocks), _BLOCKS_AT_ONCE)]
+        classes = np.concatenate([piece.reshape(-1) for piece in pieces])[: self._count]
+        at_once = max(1, _BYTES_AT_ONCE // self.shape[1])
+        for number, length in enumerate(self.lengths.tolist()):
+            rows = np.flatnonzero(classes == number)
+            found = np.empty((len(rows), length), dtype=np.uint8)
+            for start in range(0, len(rows), at_once):
+                found[start : start + at_once] = self._copied(rows[start : start + at_once])[:, 1 : 1 + length]
+            yield found
+
+    def check(self) -> None:
+        """Check that every row has a class that there is, and begins where those before it end.
+
+        Raises:
+            StorageError: with the first row that does not.
+        """
+        reached, blocks = 0, -(-self._count // ROWS_PER_START)
+        for start in range(0, blocks, _BLOCKS_AT_ONCE):
+            some = np.arange(start, min(start + _BLOCKS_AT_ONCE, blocks))
+            lengths = self.lengths[self._classes_of(some)]
+            if some[-1] == blocks - 1:
+                lengths[-1, (self._count - 1) % ROWS_PER_START + 1 :] = 0
+            begins = reached + np.concatenate([[0], lengths.sum(axis=1).cumsum()])
+            wrong = self._starts[start : start + len(some)] != begins[:-1].astype(np.uint64)
+            if wrong.any():
+                place = int(wrong.argmax())
+                raise StorageError(
+                    f"row_starts: row {ROWS_PER_START * (start + place)} begins at byte {self._starts[start + place]}, "
+                    f"where the rows before it end at byte {begins[place]}"
+                )
+            reached = int(begins[-1])
+
+    def _copied(self, rows: Numbers) -> Bytes:
+        """(n, row bytes) of (n,) row numbers in [0, N)."""
         found = np.zeros((len(rows), self.shape[1]), dtype=np.uint8)
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            some = slice(start, start + _ROWS_AT_ONCE)
-            classes, begins, ends = self._places(rows[some])
-            found[some, 0] = classes
-            columns = np.arange(self.shape[1] - 1)
-            inside = columns < (ends - begins)[:, None]
-            found[some, 1:][inside] = self._codes[(begins[:, None] + columns)[inside]]
+        compiled = kernels(0)  # those who decode the rows count them
+        if compiled is not None:
+            self._copy_compiled(compiled, rows, found)
+        elif len(rows) == 1:
+            own, begin, length = self._place(int(rows[0]))
+            found[0, 0] = own
+            found[0, 1 : 1 + length] = self._codes[begin : begin + length]
+        else:
+            at_once = max(1, min(_BLOCKS_AT_ONCE, _BYTES_AT_ONCE // self.shape[1]))
+            for start in range(0, len(rows), at_once):
+                self._copy_some(rows[start : start + at_once], found[start : start + at_once])
         return found
 
-    def _places(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """(n,) classes of rows, and where they begin and end in `codes`."""
-        blocks, place = np.unique(rows // ROWS_PER_START, return_inverse=True)
-        classes = self._classes_of(blocks)
-        lengths = self.lengths[classes]
-        ends = self._starts[blocks].astype(np.int64)[:, None] + lengths.cumsum(axis=1)
-        at = (place.reshape(-1), rows % ROWS_PER_START)
-        if (ends[at] > len(self._codes)).any() or (ends[at] < 0).any():
-            raise StorageError(f"row_starts: rows that end at byte {int(ends[at].max())} of {len(self._codes)}")
-        return classes[at], ends[at] - lengths[at], ends[at]
+    def _copy_some(self, rows: Numbers, found: Bytes) -> None:
+        classes, begins, lengths = self._places(rows)
+        self._check_codes(begins, lengths)
+        found[:, 0] = classes
+        inside = np.arange(self.shape[1] - 1) < lengths[:, None]
+        source = np.arange(int(lengths.sum())) + np.repeat(begins - (lengths.cumsum() - lengths), lengths)
+        found[:, 1:][inside] = _in_place(self._codes)[source]
 
-    def _classes_of(self, blocks: IntArray) -> IntArray:
-        """(blocks, 256) classes of all rows of some blocks, 0 after the last row."""
-        groups = ROWS_PER_START // _GROUP
-        every = blocks[:, None] * groups + np.arange(groups)
+    def _copy_compiled(self, compiled: Kernels, rows: Numbers, found: Bytes) -> None:
+        for array in self._in_files:
+            array.notice_changes()
+        done = 0
+        while done < len(rows):
+            done = compiled.copy_rows(rows, done, *self._plan, found)
+            if done < 0:
+                done, reason = compiled.stopped(done)
+                some = rows[done : done + _BLOCKS_AT_ONCE]
+                _, begins, lengths = self._places(some)  # checks what it reads, and refuses what does not fit
+                self._check_codes(begins, lengths)
+                if reason != compiled.NOT_CHECKED:
+                    raise AssertionError("a kernel stopped for no reason")
+
+    @cached_property
+    def _in_files(self) -> list[StoredArray]:
+        """One array of each file that there is."""
+        found = {id(array.checks): array for array in self.tensors().values() if isinstance(array, StoredArray)}
+        return list(found.values())
+
+    @cached_property
+    def _plan(self) -> tuple[Any, ...]:
+        """What `copy_rows` has to know."""
+        arrays, goods, begins = [], [], []
+        for array in self.tensors().values():
+            stored = (array, -1, np.empty(0, np.bool_)) if not isinstance(array, StoredArray) else array.in_place()
+            held = np.ascontiguousarray(stored[0]).reshape(-1)
+            arrays.append(_frozen(held.astype(held.dtype.newbyteorder("="), copy=False)))
+            begins.append(stored[1])
+            goods.append(_frozen(stored[2]))
+        lengths = np.full(1 << self._bits, 1 << 48, dtype=np.int64)
+        lengths[: len(self.lengths)] = self.lengths
+        place = np.array([BLOCK_BYTES, *begins, self._count, self._bits, ROWS_PER_START], dtype=np.int64)
+        return tuple(arrays), tuple(goods), place, lengths
+
+    def _check_codes(self, begins: Numbers, lengths: Numbers) -> None:
+        """Check the blocks of the file that some rows lie in."""
+        if isinstance(self._codes, StoredArray):
+            self._codes.check_rows(begins[lengths > 0], lengths[lengths > 0])
+
+    def _place(self, row: int) -> tuple[int, int, int]:
+        """The class of one row, where it begins in `codes`, and its length."""
+        block = row // ROWS_PER_START
+        groups = self._classes[block * _GROUPS_PER_START : row // GROUP + 1]
+        classes = _unpacked(groups)[: row % ROWS_PER_START + 1]
+        own = int(classes[-1])
+        if int(classes.max()) >= len(self.lengths):
+            raise self._no_class()
+        lengths = self.lengths[classes]
+        length = int(lengths[-1])
+        end = int(self._starts[block]) + int(lengths.sum())
+        if end > len(self._codes):
+            raise self._beyond(end)
+        return own, end - length, length
+
+    def _places(self, rows: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """(n,) classes of rows, where they begin in `codes`, and their lengths."""
+        blocks, place = np.unique(rows // ROWS_PER_START, return_inverse=True)
+        classes, starts = self._classes_of(blocks), self._starts[blocks]
+        if int(starts.max(initial=0)) > len(self._codes):
+            raise self._beyond(int(starts.max()))
+        lengths = self.lengths[classes]
+        ends = starts.astype(np.int64)[:, None] + lengths.cumsum(axis=1)
+        at = (place.reshape(-1), rows % ROWS_PER_START)
+        if int(ends[at].max(initial=0)) > len(self._codes):
+            raise self._beyond(int(ends[at].max()))
+        return classes[at].astype(np.int64), ends[at] - lengths[at], lengths[at]
+
+    def _classes_of(self, blocks: Numbers) -> Bytes:
+        """(blocks, 256) classes of all rows of some blocks, in order; 0 after the last row."""
+        every = blocks[:, None] * _GROUPS_PER_START + np.arange(_GROUPS_PER_START)
         inside = every < len(self._classes)
         packed = np.zeros((*every.shape, self._bits), dtype=np.uint8)
         packed[inside] = self._classes[every[inside]]
-        found = bitpack.unpack(packed.reshape(-1, self._bits), [self._bits] * _GROUP).astype(np.int64)
-        if found.max(initial=0) >= len(self.lengths):
-            raise StorageError(f"row_classes: found class {found.max()}, classes must be below {len(self.lengths)}")
-        return found.reshape(len(blocks), ROWS_PER_START)
+        found = bitpack.unpack(packed.reshape(-1, self._bits), [self._bits] * GROUP).reshape(-1, ROWS_PER_START)
+        if len(blocks) and int(blocks[-1]) == (self._count - 1) // ROWS_PER_START:
+            found[-1, (self._count - 1) % ROWS_PER_START + 1 :] = 0
+        if int(found.max(initial=0)) >= len(self.lengths):
+            raise self._no_class()
+        return found
+
+    def _no_class(self) -> StorageError:
+        return StorageError(f"row_classes: found a class that is not below {len(self.lengths)}")
+
+    def _beyond(self, end: int) -> StorageError:
+        if not len(self._codes):
+            return StorageError(f"codes: missing, and a row ends at byte {end}")
+        return StorageError(f"row_starts: a row ends at byte {end} of {len(self._codes)}")
 
 
-class RaggedWriter:
-    """Rows on their way into a file: their bytes leave at once, and what tells where they begin is kept."""
+def _in_place(array: ArrayInFile) -> npt.NDArray[Any]:
+    """An array as it lies in its file, whose blocks somebody else has checked."""
+    return array.in_place()[0] if isinstance(array, StoredArray) else array
 
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self._lengths = np.array(lengths, dtype=np.int64)
-        self._classes: list[Bytes] = []
-        self._starts: list[npt.NDArray[np.uint64]] = []
-        self.rows = self.nbytes = 0
 
-    def add(self, packed: Bytes) -> Bytes:
-        """The bytes of (n, row bytes) packed rows that begin with their class."""
-        classes = packed[:, 0]
-        lengths = self._lengths[classes]
-        begins = self.nbytes + lengths.cumsum() - lengths
-        numbers = np.arange(self.rows, self.rows + len(packed))
-        self._starts.append(begins[numbers % ROWS_PER_START == 0].astype(np.uint64))
-        self._classes.append(classes.copy())
-        self.rows += len(packed)
-        self.nbytes += int(lengths.sum())
-        return packed[:, 1:][np.arange(packed.shape[1] - 1) < lengths[:, None]]
+def _unpacked(groups: Bytes) -> Bytes:
+    """(n · 8,) classes of (n, bits) packed groups; quick for a few."""
+    bits = np.unpackbits(groups, bitorder="little").reshape(-1, groups.shape[1])
+    return np.packbits(bits, axis=1, bitorder="little").reshape(-1)
 
-    def index(self) -> dict[str, npt.NDArray[Any]]:
-        """The tensors of `index_layout`, for all rows that were added."""
-        bits = bitpack.bits_for(len(self._lengths))
-        classes = np.concatenate([*self._classes, np.zeros(-self.rows % _GROUP, dtype=np.uint8)])
-        return {
-            "row_classes": bitpack.pack(classes.reshape(-1, _GROUP), [bits] * _GROUP),
-            "row_starts": np.concatenate([np.empty(0, dtype=np.uint64), *self._starts]),
-        }
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A view that is not to be written to: numba would compile a kernel once more for one that may be."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

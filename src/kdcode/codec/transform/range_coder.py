@@ -1,8 +1,8 @@
 """A range coder over many rows at once: each row is a stream of bytes of its own.
 
-This is arithmetic coding with whole bytes, as in Martin's range encoder (1979): a row is a number in [0, 1), every value
-narrows the interval that it may lie in, by its frequency, and bytes leave as soon as they are certain. Bytes after the
-end of a row count as zero, so a row takes no more than a bit beyond the information in it.
+This is arithmetic coding with whole bytes, as in Martin's range encoder (1979): a row is a number in [0, 1), every
+value narrows the interval that it may lie in, by its frequency, and bytes leave as soon as they are certain. Bytes
+after the end of a row count as zero, so a row takes no more than a bit beyond the information in it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _RENEWALS = 2
 """How often that may be needed after one value: 24 bits less the 15 of a frequency are 9, so twice."""
 _AHEAD = 4
 """Bytes that a reader holds."""
+_NO_VALUE = "codes: a row is a number that stands for no level"
+"""Ranges are divided without their remainder, which no value has: a writer leaves it out, and damage may lead there."""
 
 
 class RangeReader:
@@ -30,21 +32,23 @@ class RangeReader:
 
     def __init__(self, rows: Bytes) -> None:
         count, length = rows.shape
-        self._bytes = np.concatenate([rows, np.zeros((count, _AHEAD + 1), dtype=np.uint8)], axis=1).astype(np.int64)
+        self._bytes = np.concatenate([rows, np.zeros((count, _AHEAD + 1), dtype=np.uint8)], axis=1)
         self._last = length + _AHEAD
         self._all = np.arange(count)
         self._place = np.full(count, _AHEAD)
         self._range = np.full(count, _WHOLE)
-        self._code = self._bytes[:, :_AHEAD] @ (1 << np.array([24, 16, 8, 0]))
+        self._code = self._bytes[:, :_AHEAD].astype(np.int64) @ (1 << np.array([24, 16, 8, 0]))
 
     def read(self, tables: LevelTables, which: Numbers) -> Numbers:
         """(n,) code values, of the (n,) tables that they are coded with.
 
         Raises:
-            StorageError: an escaped value has more bits than any may have.
+            StorageError: a row is a number that no value has, or an escaped value has more bits than any may have.
         """
         unit = self._range >> PRECISION
-        place = np.minimum(self._code // unit, TOTAL - 1)
+        place = self._code // unit
+        if int(place.max(initial=0)) >= TOTAL:
+            raise StorageError(_NO_VALUE)
         at = np.searchsorted(tables.places, which * TOTAL + place, side="right") - 1
         self._code -= tables.starts[at] * unit
         self._range = tables.sizes[at] * unit
@@ -87,6 +91,8 @@ class RangeReader:
         half = self._range[rows] >> 1
         found = self._code[rows] >= half
         self._code[rows] -= half * found
+        if (self._code[rows] >= half).any():
+            raise StorageError(_NO_VALUE)
         self._range[rows] = half
         self._renew(rows)
         return found.astype(np.int64)
@@ -129,7 +135,7 @@ class RangeWriter:
 
     def write_bits(self, numbers: Numbers) -> None:
         """Write (n,) numbers in bits, without their leading one."""
-        counts = _bit_lengths(numbers) - 1
+        counts = bit_lengths(numbers) - 1
         for bit in range(int(counts.max(initial=0))):
             some = np.flatnonzero(counts > bit)
             self._write_bit(some, numbers[some] >> (counts[some] - 1 - bit) & 1)
@@ -150,7 +156,7 @@ class RangeWriter:
 
     def _write_excess(self, rows: Numbers, excess: Numbers) -> None:
         value = excess + 1
-        bits = _bit_lengths(value) - 1
+        bits = bit_lengths(value) - 1
         for bit in range(int(bits.max()) + 1):
             some = bits >= bit
             self._write_bit(rows[some], (bits[some] > bit).astype(np.int64))
@@ -189,9 +195,9 @@ class RangeWriter:
 
 def _capacity(ranges: Numbers, renewals: Numbers, lengths: Numbers) -> Numbers:
     """(n,) how often the ranges can be halved before they are shorter than the last bit of a row."""
-    return 8 * (lengths - renewals) - 32 + _bit_lengths(ranges) - 1
+    return 8 * (lengths - renewals) - 32 + bit_lengths(ranges) - 1
 
 
-def _bit_lengths(numbers: Numbers) -> Numbers:
+def bit_lengths(numbers: Numbers) -> Numbers:
     """(n,) bits of (n,) numbers of at least 1."""
     return np.frexp(numbers.astype(np.float64))[1].astype(np.int64)

@@ -66,9 +66,9 @@ def reflection_vectors(
     start = 0
     for j, scale in enumerate(scales):
         end = start + dim - 1 - j
-        vectors[j, j] = 1
-        vectors[j, j + 1 :] = (flat[start:end].astype(np.float64) - (1 << (bits - 1))) * scale
-        vectors[j] *= np.sqrt(2 / np.square(vectors[j]).sum(dtype=np.float64))
+        own = np.ones(dim - j)  # in float64, where the square of no scale overflows
+        own[1:] = (flat[start:end].astype(np.float64) - (1 << (bits - 1))) * np.float64(scale)
+        vectors[j, j:] = own * np.sqrt(2 / np.square(own).sum())
         start = end
     return vectors
 

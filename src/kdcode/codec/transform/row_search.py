@@ -7,14 +7,17 @@ path fits into. What is left of its last bytes says of its first coordinates on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import FloatArray, IntArray
 from kdcode.codec.transform.level_tables import LevelTables
+from kdcode.codec.transform.trellis import unsigned
 from kdcode.codec.transform.viterbi import FAR, LevelCosts, best_paths
+from kdcode.errors import OptionError
 
 _MARGIN, _MARGIN_PER_LEVEL = 0.05, 0.0004
 WORTH = 0.5
@@ -22,7 +25,11 @@ WORTH = 0.5
 WIDER = 1.5
 """What λ is multiplied by, again and again, for a row that does not fit into the longest class."""
 MOST_WIDER = 60
+_MOST_MARGIN = 32
 _NUMBERS_AT_ONCE = 1 << 17
+
+Search = Callable[..., tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+Write = Callable[..., tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +80,37 @@ def search_rows(
         some = slice(start, start + at_once)
         found[some], classes[some] = _search_chunk(sizes[some], trades[some].astype(np.float32), allowed, problem)
     return found * signs, classes
+
+
+def fitting_rows(
+    steps: tuple[Search, Write], coordinates: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(n, d) code values and (n,) classes of coordinates in steps, and (n,) for how many sides the rows have room.
+
+    The coder rounds: a few of thousands of rows need a little more than they should, and are searched again.
+
+    Args:
+        steps: what searches for levels, and what writes them.
+        coordinates: as of `search_rows`, like all that follow.
+        trades: (n,) λ of rows.
+        allowed: classes.
+        problem: the codec.
+
+    Raises:
+        OptionError: a row fits into no class, not even as zeros.
+    """
+    search, write = steps
+    levels, classes = search(coordinates, trades, allowed, problem)
+    values = unsigned(levels)
+    room = write(values, classes)[1]
+    short = np.flatnonzero(room < 0)
+    if len(short):
+        if problem.margin > _MOST_MARGIN:
+            raise OptionError(f"lengths: rows of {problem.lengths[allowed[-1]]} bytes are too short for any code")
+        tighter = replace(problem, margin=problem.margin + 1)
+        again = fitting_rows(steps, coordinates[short], trades[short], allowed, tighter)
+        values[short], classes[short], room[short] = again
+    return values, classes, room
 
 
 def _search_chunk(

@@ -14,8 +14,8 @@ from kdcode import bitpack
 from kdcode.codec.sizes import Sizes
 from kdcode.codec.spec import TRANSFORM, CodecSpec, within
 from kdcode.codec.transform.level_tables import TOTAL
-from kdcode.codec.transform.ragged_rows import index_bytes, index_layout
 from kdcode.codec.transform.reflections import packed_shape
+from kdcode.codec.transform.row_index import index_bytes, index_layout
 from kdcode.codec.transform.trellis import STATES
 from kdcode.errors import OptionError
 from kdcode.limits import MemoryLimit
@@ -23,7 +23,8 @@ from kdcode.stored_array import PackedRows
 
 MAX_CLASSES = 256
 MAX_CONTEXTS = 256
-MAX_ROW_BYTES = 1 << 20
+ROW_BYTES_PER_LEVEL, MORE_ROW_BYTES = 8, 64
+"""A row has at most so many bytes for each level, and so many more: no level takes more than 50 bits."""
 MOST_SIDES = 16
 """Of how many coordinates, at most, the end of a row says on which side of their level they lie."""
 SIDE_UNIT = 1 / 128
@@ -64,6 +65,8 @@ class TransformSpec(CodecSpec):
         super().__post_init__()
         if (self.code_length, self.inner_dim, self.scale_bits, self.groups) != (self.embedding_dim,) * 2 + (0, 1):
             raise OptionError("a transform codec has as many positions as dimensions, no groups and no row scales")
+        if self.basis != (self.reflections > 0):
+            raise OptionError(f"basis: expected whether there are reflections, got {self.basis} for {self.reflections}")
         within("reflections", self.reflections, 0, max(0, self.embedding_dim - 1))
         for name, allowed in (("reflection_bits", REFLECTION_BITS), ("states", STATES)):
             if getattr(self, name) not in allowed:
@@ -71,8 +74,9 @@ class TransformSpec(CodecSpec):
         within("contexts", self.contexts, 1, MAX_CONTEXTS)
         within("frequencies", self.frequencies, 4 * self.contexts, self.contexts * 2 * (self.codebook_size + 2))
         within("lengths", len(self.lengths), 1, MAX_CLASSES)
+        most = ROW_BYTES_PER_LEVEL * self.embedding_dim + MORE_ROW_BYTES
         for length in self.lengths:
-            within("lengths", length, 0 if len(self.lengths) > 1 else 1, MAX_ROW_BYTES)
+            within("lengths", length, 0 if len(self.lengths) > 1 else 1, most)
         if not 0 <= self.mean_length <= max(self.lengths):
             raise OptionError(f"mean_length: expected 0 to {max(self.lengths)}, got {self.mean_length}")
 
@@ -199,10 +203,10 @@ class TransformSpec(CodecSpec):
             LimitError: the tensor is named.
         """
         dim = self.embedding_dim
-        if self.reflections:
-            limit.check(f"reflections: a rotation of {dim} x {dim} numbers as float32", 4 * dim * dim)
-        limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 2 * self.classes * dim)
+        if self.reflections:  # its vectors, what they become, and a product on the way
+            numbers = (self.reflections + 3 * dim) * dim
+            limit.check(f"reflections: a rotation of {dim} x {dim} numbers as float32", 4 * numbers)
+        limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 8 * self.classes * dim)
         costs = 2 * self.contexts * (self.codebook_size // 2 + 1)
-        limit.check(f"frequencies: the bits of {costs} levels", 8 * costs)
-        limit.check(f"lengths: one row of {max(self.lengths)} bytes", max(self.lengths))
+        limit.check(f"codebook_size: the bits of {costs} levels, for encoding,", 8 * costs)
         limit.check(f"num_embeddings: the lengths of {num_embeddings} vectors, for neighbours,", 8 * num_embeddings)

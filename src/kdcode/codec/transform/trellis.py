@@ -1,10 +1,10 @@
 """The trellis of dependent quantization: two interleaved scalar quantizers, and which one a coordinate has.
 
 Quantizer 0 has the even multiples of the step, quantizer 1 the odd ones and zero. Level k of quantizer q stands for the
-multiple `2|k| - q` (0 for k = 0) with the sign of k. Which quantizer a coordinate has follows from the levels before it:
-a state machine reads their parities, and its lowest bit is the quantizer. Together the two are as fine as one with half
-the spacing, while a level costs as many bits as one of the coarser. Finding the best levels is a search for the shortest
-path through the states, which the Viterbi algorithm solves exactly.
+multiple `2|k| - q` (0 for k = 0) with the sign of k. Which quantizer a coordinate has follows from the levels before
+it: a state machine reads their parities, and its lowest bit is the quantizer. Together the two are as fine as one with
+half the spacing, while a level costs as many bits as one of the coarser. Finding the best levels is a search for the
+shortest path through the states, which the Viterbi algorithm solves exactly.
 
 The state machines are Ungerboeck's trellis codes for one dimension (1982), as systematic feedback encoders.
 """

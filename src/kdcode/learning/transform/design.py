@@ -9,7 +9,7 @@ import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray
 from kdcode.codec.transform import Transform
-from kdcode.codec.transform.ragged_rows import index_bytes
+from kdcode.codec.transform.row_index import index_bytes
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.transform.fitting import Fit, chosen_classes
@@ -68,13 +68,13 @@ def design_codec(
     extremes = table.vectors_at(np.sort(np.argsort(table.norms)[-_EXTREMES:]))
     fit = Fit(rotation.rotated(sample), rotation.rotated(extremes), STATES[effort], weights)
 
-    def bits_for(own_bytes: float, classes: int) -> float:
+    def bits_for(own_bytes: int, classes: int) -> float:
         left = total - own_bytes - index_bytes(rows, classes)
         if left < _LEAST_BITS * rows / 8:
             raise OptionError(
                 f"size: {total:,} bytes leave none for {rows:,} rows of transform codes of {dim} dimensions"
             )
-        return min((1 - spare) * 8.0 * left / rows, float(_MOST_BITS * dim))
+        return float(min((1 - spare) * 8.0 * left / rows, _MOST_BITS * dim))
 
     own = rotation.nbytes + dim + _TABLE_BYTES
     natural = fit.natural(bits_for(own, 16))

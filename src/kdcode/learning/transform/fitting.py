@@ -33,6 +33,7 @@ from kdcode.learning.transform.rotation import Rotation
 TRADE = 0.45
 """λ in squared steps: what a bit may cost in squared error."""
 _MOST_LEVEL = 32000
+_LEAST_STEP = 1e-9
 _NATURAL_ROUNDS = 20
 _NATURALLY_CLOSE, _TIMES_CLOSE = 0.015, 3
 """How near to the bits that are asked for, as a share of them, and how often in turn, natural rows have to come."""
@@ -43,6 +44,8 @@ _MOST_OCTAVES = 0.3
 _ACTIVE = 0.3
 """Coordinates that are larger, in steps, take a bit more where the step is halved."""
 _FIRST_SIDE = 64
+_LONGER = 16
+"""The longest class has room for one of so many parts more than the longest row of the sample needs."""
 _MOST_OFFSET = 60
 """What the class of a row adds to contexts, at most: a factor of two to the power of 15."""
 _MOST_CLASS_BITS = 6
@@ -180,7 +183,9 @@ class Fit:
     def with_classes(self, natural: Outcome, bits: float, classes: int) -> Outcome:
         """Rows of so many lengths at most."""
         needed = self._lengths_of_extremes(natural.draft)
-        draft = self._renewed(natural, chosen_lengths(np.concatenate([natural.lengths, needed]), classes))
+        chosen = chosen_lengths(np.concatenate([natural.lengths, needed]), classes)
+        longest = chosen[-1] + 2 + chosen[-1] // _LONGER  # for rows that are longer than any of these
+        draft = self._renewed(natural, (*chosen[:-1], longest))
         for _ in range(_FINAL_ROUNDS):
             found = self._coded(draft, bits)
             draft = found.draft
@@ -198,8 +203,8 @@ class Fit:
         return found
 
     def _coarse_enough(self, step: float) -> float:
-        """A step of which no coordinate is too large a multiple; 1 where all are zero."""
-        return max(step, self.reach / (2 * _MOST_LEVEL)) if self.reach > 0 else 1.0
+        """A step of which no coordinate is too large a multiple, and next to nothing where all are zero."""
+        return max(step, self.reach / (2 * _MOST_LEVEL), _LEAST_STEP)
 
     def _largest(self, step: float) -> int:
         return min(_MOST_LEVEL, int(self.reach / (2 * step)) + 2)
@@ -238,7 +243,7 @@ class Fit:
         share = float(np.clip(np.mean((expected - expected.mean()) * scale) / spread, 0, 1)) if spread > 0 else 0.0
         wanted = scale.mean() + share * (np.interp(8 * np.array(lengths, dtype=float), bits, offsets) - expected.mean())
         low, high = max(scale.min(), -_MOST_OFFSET), min(scale.max() + 1, _MOST_OFFSET - 1)
-        return np.rint(np.clip(wanted, low, high)).astype(np.int64)
+        return np.asarray(np.rint(np.clip(wanted, low, high)), dtype=np.int64)
 
     def _lengths_of_extremes(self, draft: Draft) -> IntArray:
         """(m,) bytes that the longest rows take."""

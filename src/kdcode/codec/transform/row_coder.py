@@ -1,0 +1,97 @@
+"""RowCoder: levels, classes and sides to the bytes of rows and back, and to what they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.arrays import FloatArray, IntArray
+from kdcode.codec.transform.level_tables import LevelTables
+from kdcode.codec.transform.range_coder import RangeReader, RangeWriter, bit_lengths
+from kdcode.codec.transform.trellis import parity, signed, states_before, transitions
+from kdcode.errors import StorageError
+
+Values = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class RowCoder:
+    """How rows are coded.
+
+    Args:
+        tables: of levels.
+        contexts: (classes, d) of coordinates by class of the row.
+        lengths: (classes,) bytes of a row.
+        steps: (classes,) of rows.
+        side_of: (T,) how far from its level a coordinate lies, in steps, where its side is known.
+        states: of the trellis.
+        most_sides: that a row has.
+        codebook_size: K.
+    """
+
+    tables: LevelTables
+    contexts: IntArray
+    lengths: Values
+    steps: FloatArray
+    side_of: FloatArray
+    states: int
+    most_sides: int
+    codebook_size: int
+
+    def write(self, values: Values, classes: Values, sides: Values | None) -> tuple[Bytes, Values]:
+        """(n, bytes) rows of (n, d) code values, and (n,) for how many sides they have room, below 0 if too long."""
+        following, contexts = transitions(self.states), self.contexts[classes]
+        writer = RangeWriter(len(values), int(self.lengths.max()))
+        state = np.zeros(len(values), dtype=np.int64)
+        for position in range(values.shape[1]):
+            writer.write(self.tables, 2 * contexts[:, position] + (state & 1), values[:, position])
+            state = following[state, parity(values[:, position])]
+        room = np.minimum(writer.capacity(self.lengths[classes]), self.most_sides)
+        if sides is not None:
+            writer.write_bits(sides)
+        return writer.finish(), room
+
+    def read(self, packed: Bytes) -> tuple[Values, Values]:
+        """(n, d) code values and (n,) sides of (n, row bytes) packed rows.
+
+        Raises:
+            StorageError: bytes that stand for no code.
+        """
+        rows, classes = self._parts(packed)
+        following, contexts = transitions(self.states), self.contexts[classes]
+        reader = RangeReader(rows)
+        values = np.empty(contexts.shape, dtype=np.int64)
+        state = np.zeros(len(rows), dtype=np.int64)
+        for position in range(contexts.shape[1]):
+            values[:, position] = reader.read(self.tables, 2 * contexts[:, position] + (state & 1))
+            state = following[state, parity(values[:, position])]
+        room = np.minimum(reader.capacity(self.lengths[classes]), self.most_sides)
+        if (room < 0).any():
+            raise StorageError("codes: the levels of a row take more bytes than it has")
+        if int(values.max(initial=0)) >= self.codebook_size:
+            raise StorageError(f"codes: found a code value that is not below K={self.codebook_size}")
+        return values, reader.read_bits(room)
+
+    def _parts(self, packed: Bytes) -> tuple[Bytes, Values]:
+        """The bytes of rows, and their classes."""
+        if len(self.lengths) == 1:
+            return packed, np.zeros(len(packed), dtype=np.int64)
+        classes = packed[:, 0].astype(np.int64)
+        if int(classes.max(initial=0)) >= len(self.lengths):
+            raise StorageError(f"row_classes: found a class that is not below {len(self.lengths)}")
+        return packed[:, 1:], classes
+
+    def coordinates(self, values: Values, classes: Values, sides: Values) -> FloatArray:
+        """(n, d) coordinates of (n, d) code values, (n,) classes and (n,) sides, in steps."""
+        quantizer, level, contexts = states_before(values, self.states) & 1, signed(values), self.contexts[classes]
+        shift = self.tables.shift_of[2 * contexts + quantizer]
+        lies = np.where(level != 0, 2 * np.abs(level) - quantizer - shift, 0).astype(np.float32)
+        found = np.where(level < 0, -lies, lies)
+        counts, away = bit_lengths(sides) - 1, self.side_of[contexts]
+        for place in range(int(counts.max(initial=0))):
+            above = sides >> np.maximum(counts - 1 - place, 0) & 1
+            found[:, place] += np.where(place < counts, np.where(above, 1, -1) * away[:, place], 0)
+        return found
