@@ -23,13 +23,13 @@ def vectors(tmp_path_factory):
 
 
 def test_the_starred_setting_is_the_one_that_compress_takes(run, vectors, tmp_path):
-    planned = run("plan", vectors, "--size", "12x", "--effort", "fast")
+    planned = run("plan", vectors, "--size", "12x", "--effort", "fast", "--codewords")
     assert planned.exit_code == 0
     lines = planned.stdout.splitlines()
     assert lines[0] == "300 x 50 within 12x"
     (starred,) = [line.split() for line in lines if line.startswith("*")]
     target = tmp_path / "out.kdc"
-    result = run("compress", vectors, target, "--size", "12x", "--effort", "fast")
+    result = run("compress", vectors, target, "--size", "12x", "--effort", "fast", "--codewords")
     assert result.exit_code == 0
     coded = kdcode.load(target)
     assert f" {coded.codebook_size} {coded.code_length} int8 " in " ".join(starred)
@@ -159,7 +159,7 @@ def test_a_run_that_resumes_does_not_plan_again(run, vectors, tmp_path, monkeypa
         return learn(*args, progress=on_each, **named)
 
     monkeypatch.setattr("kdcode.learning.planned_options", counting)
-    words = ("compress", vectors, tmp_path / "out.kdc", "--size", "12x", "--effort", "fast", "--json")
+    words = ("compress", vectors, tmp_path / "out.kdc", "--size", "12x", "--effort", "fast", "--json", "--codewords")
     with monkeypatch.context() as patch:
         patch.setattr("kdcode.learning.compress", interrupted)
         assert run(*words).exit_code == 130
@@ -183,7 +183,7 @@ def test_ctrl_c_while_planning_keeps_the_probes(run, vectors, tmp_path, monkeypa
         probed.append(options)
         return predict(self, options)
 
-    words = ("compress", vectors, tmp_path / "out.kdc", "--size", "12x", "--effort", "fast", "--json")
+    words = ("compress", vectors, tmp_path / "out.kdc", "--size", "12x", "--effort", "fast", "--json", "--codewords")
     with monkeypatch.context() as patch:
         patch.setattr(Predictor, "_predict", pressed)
         stopped = run(*words)

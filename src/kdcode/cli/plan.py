@@ -80,7 +80,10 @@ def take_goal(values: dict[str, Any], *, quiet: bool = False) -> Goal | None:
 def _sections() -> Sections:
     from kdcode.options import AdditiveOptions, CompressOptions
 
-    return {"Learning": [*flags_for(AdditiveOptions), *flags_for(CompressOptions, only=["seed"])], **reading_sections()}
+    return {
+        "Learning": [*flags_for(AdditiveOptions), *flags_for(CompressOptions, only=["codewords", "seed"])],
+        **reading_sections(),
+    }
 
 
 @click.command(
