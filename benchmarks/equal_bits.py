@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 from own_process import measured_apart
-from peers import PEERS, Matrix
+from peer_kinds import Matrix
+from peers import PEERS
 from result_file import write_result
 
 import kdcode

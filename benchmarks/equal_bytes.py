@@ -1,9 +1,11 @@
 """kdcode and its peers at equal total bytes: error, neighbours kept, speed and memory, in one run.
 
-    python benchmarks/equal_bytes.py --glove FOLDER --minilm FILE --work FOLDER
+    python benchmarks/equal_bytes.py --glove FOLDER --minilm FILE --smollm2 FILE --work FOLDER
 
 Bytes are everything that decoding needs. Every method is at its best setting under the budget: all settings that are
-quick to learn are tried, and of the slow ones the one that a quick relative ranks first (`peers.py`). Each method has
+quick to learn are tried, and of the slow ones those that a quick relative ranks first on some of the rows (`peers.py`).
+Beside them stands the Gaussian limit: the least error that any code of so many bits for a row could have if rows were
+drawn from the Gaussian of the table's covariance, with nothing taken off for what all rows share. Each method has
 a process of its own, with the same number of threads, and is given up after `--minutes`. Finished records are kept in
 the work folder, and not measured again. Training has two times: by the clock, and of the processor, all threads
 together, which other work beside hardly changes.
@@ -17,38 +19,37 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from equal_bytes_figure import LIMIT, draw
 from own_process import measured_apart
-from peers import PEERS, Fitted, Matrix, Peer, Setting
+from peer_kinds import Fitted, Matrix, Peer, Setting
+from peers import PEERS
 from result_file import write_result
 
 import kdcode
-from kdcode.learning import Plan
-from kdcode.learning.planning import PLANNED
+from kdcode.evaluation.rate_distortion import gaussian_limit, principal_variances
 from kdcode.options import CompressOptions
+
+if TYPE_CHECKING:
+    from kdcode.learning import Plan
 
 RESULTS = Path(__file__).parent / "results" / "equal_bytes.json"
 FIGURE = Path(__file__).parent / "figures" / "equal_bytes.svg"
-TIMES = (10, 20, 40, 80)
+TIMES = (8, 10, 20, 40, 80)
 OURS = {"kdcode": "normal", "kdcode, fast": "fast", "kdcode, best": "best"}
-TOKEN_TABLE = "embeddings.word_embeddings.weight"
+TOKEN_TABLES = {"minilm": "embeddings.word_embeddings.weight", "smollm2": "token_embd.weight"}
+GLOVE_ROWS = {"glove-50k": 50_000, "glove-100k": 100_000}
 QUERIES, NEIGHBOURS = 1000, 10
-Made = TypeVar("Made")
-STYLES: dict[str, dict[str, Any]] = {
-    "kdcode": {"marker": "o", "color": "#c1272d", "linewidth": 2.4},
-    "kdcode, fast": {"marker": "o", "linestyle": "--", "color": "#c1272d"},
-    "kdcode, best": {"marker": "o", "linestyle": ":", "color": "#c1272d"},
-    "faiss LSQ": {"marker": "o", "color": "#00468c"},
-    "faiss RQ": {"marker": "s", "color": "#3f8fd2"},
-    "faiss OPQ": {"marker": "o", "color": "#2e7d32"},
-    "faiss PQ": {"marker": "s", "color": "#81b366"},
-    "int4 rows": {"marker": "^", "color": "#555555"},
-    "int8 rows": {"marker": "v", "color": "#888888"},
-    "SVD, float16": {"marker": "x", "color": "#bbbbbb"},
+LOOK_ROWS, LOOK_UNSEEN = 8192, 2048
+"""Of a table, those that settings are ranked by: to learn from, and to judge by besides."""
+FILES = {
+    "glove": "folder with vectors.npy of GloVe, 100 dimensions",
+    "minilm": "model.safetensors of all-MiniLM-L6-v2",
+    "smollm2": "GGUF file of SmolLM2-135M",
 }
-"""How the figure draws each method, in the order of its legend."""
+Made = TypeVar("Made")
 
 
 class Spent(NamedTuple):
@@ -58,22 +59,25 @@ class Spent(NamedTuple):
     processor: float
 
 
-def read_table(name: str, glove: Path | None, minilm: Path | None) -> Matrix:
-    """(N, d) vectors of a table."""
+def read_table(name: str, files: dict[str, Path | None]) -> Matrix:
+    """(N, d) vectors of a table, from the file or folder that it is in: of `glove`, `minilm` or `smollm2`."""
     if name == "tiny":
         from kdcode.data import glove_50d
 
         return np.asarray(glove_50d().head(400).matrix, dtype=np.float32)
-    if name == "minilm" and minilm is not None:
-        return np.asarray(kdcode.read(minilm, tensor=TOKEN_TABLE).matrix, dtype=np.float32)
-    if name.startswith("glove") and glove is not None:
-        rows = {"glove-50k": 50_000, "glove-100k": 100_000}[name]
-        return np.load(glove / "vectors.npy", mmap_mode="r")[:rows].astype(np.float32)
-    raise SystemExit(f"{name}: give the file or folder that it is in, --glove or --minilm")
+    path = files.get(name.partition("-")[0])
+    if path is None:
+        raise SystemExit(f"{name}: give the file or folder that it is in, --glove, --minilm or --smollm2")
+    if name in TOKEN_TABLES:
+        return np.asarray(kdcode.read(path, tensor=TOKEN_TABLES[name]).matrix, dtype=np.float32)
+    return np.load(path / "vectors.npy", mmap_mode="r")[: GLOVE_ROWS[name]].astype(np.float32)
 
 
 def measure(vectors: Matrix, method: str, most: int) -> dict[str, Any]:
-    """One method at its best setting that takes at most so many bytes."""
+    """One method at its best setting that takes at most so many bytes, or the limit of so many."""
+    if method == LIMIT:
+        limit = gaussian_limit(principal_variances(kdcode.VectorTable(None, vectors)), 8 * most / len(vectors))
+        return {"method": method, "setting": {}, "bytes": most, "relative_error": round(limit, 5)}
     if method in OURS:
         setting, size, fitted, spent = _fit_ours(vectors, OURS[method], most)
     else:
@@ -95,13 +99,15 @@ def measure(vectors: Matrix, method: str, most: int) -> dict[str, Any]:
         "train_seconds": round(spent.clock, 2),
         "train_cpu_seconds": round(spent.processor, 2),
         "encode_rows_per_second": None if fitted.encode is None else _rate(lambda: fitted.encode(new), len(new)),
-        "decode_rows_per_second": _rate(fitted.decode, len(vectors)),
+        "decode_rows_per_second": None if fitted.decode is None else _rate(fitted.decode, len(vectors)),
         "peak_mb": peak,
     }
 
 
 def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fitted, Spent]:
     """What `kdcode compress --size` does; the time of planning counts."""
+    from kdcode.learning.planning import PLANNED  # with torch, which peers need not wait for
+
     table = kdcode.VectorTable(None, vectors)
     times = 4 * vectors.size / most
 
@@ -110,7 +116,8 @@ def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fi
         return plan, kdcode.compress(table, options=plan.recommended.options)
 
     (plan, coded), spent = _timed(learn)
-    setting = {name: coded.provenance["options"][name] for name in (*PLANNED, "effort")}
+    options = coded.provenance["options"]
+    setting = {name: options[name] for name in (*PLANNED, "effort") if options.get(name) is not None}
     setting["predicted_error"] = round(plan.recommended.relative_error, 5)
     rows = np.arange(len(coded))
     fitted = Fitted(coded.decode(rows), coded.encode, lambda: coded.decode(rows))
@@ -120,18 +127,34 @@ def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fi
 def _fit_peer(vectors: Matrix, peer: Peer, most: int) -> tuple[Setting, int, Fitted, Spent] | None:
     """The best of all settings, or of those that the quick look ranks first; the time is that of the best alone."""
     settings = list(peer.settings(*vectors.shape, most))
-    if peer.look is not None and len(settings) > 1:
-        settings = [min(settings, key=lambda one: _squared_error(vectors, peer.look, one[0]))]
+    if peer.look is not None and len(settings) > peer.learned:
+        settings = sorted(settings, key=lambda one: _expected_error(vectors, peer.look, one[0]))[: peer.learned]
     best: tuple[Setting, int, Fitted, Spent] | None = None
     for setting, size in settings:
         fitted, spent = _timed(lambda setting=setting: peer.fit(vectors, setting))
         if best is None or np.square(fitted.copy - vectors).sum() < np.square(best[2].copy - vectors).sum():
-            best = (setting, size, fitted, spent)
+            best = (fitted.setting or setting, fitted.size or size, fitted, spent)
     return best
 
 
-def _squared_error(vectors: Matrix, fit: Callable[[Matrix, Setting], Fitted] | None, setting: Setting) -> float:
-    return float("inf") if fit is None else float(np.square(fit(vectors, setting).copy - vectors).sum())
+def _expected_error(vectors: Matrix, fit: Callable[[Matrix, Setting], Fitted] | None, setting: Setting) -> float:
+    """The squared error per row that all rows may be expected to have, from some of them.
+
+    Rows that codebooks were learned from have a lower error than others: about as far below that of endless rows as
+    others are above it, and the distance shrinks as there are more rows to learn from.
+    """
+    if fit is None:
+        return float("inf")
+    if len(vectors) <= LOOK_ROWS + LOOK_UNSEEN:
+        return float(np.square(fit(vectors, setting).copy - vectors).sum(axis=1).mean())
+    order = np.random.default_rng(0).permutation(len(vectors))
+    seen, unseen = vectors[order[:LOOK_ROWS]], vectors[order[LOOK_ROWS : LOOK_ROWS + LOOK_UNSEEN]]
+    fitted = fit(seen, setting)
+    copy = unseen if fitted.recode is None else fitted.recode(unseen)
+    low, high = (
+        float(np.square(one - other).sum(axis=1).mean()) for one, other in ((seen, fitted.copy), (unseen, copy))
+    )
+    return (low + high) / 2 - (high - low) / 2 * len(seen) / len(vectors)
 
 
 def _timed(work: Callable[[], Made]) -> tuple[Made, Spent]:
@@ -172,7 +195,7 @@ def _nearest(table: Matrix, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, An
 def cell(arguments: argparse.Namespace, table: str, times: int, method: str) -> dict[str, Any] | None:
     """The record of a cell: measured by a process of its own, unless the work folder has it; None without any time."""
     flags = ["--only", table, str(times), method]
-    for name in ("glove", "minilm"):
+    for name in FILES:
         if getattr(arguments, name):
             flags += [f"--{name}", str(getattr(arguments, name))]
     kept = arguments.work / f"{table}-{times}x-{method.replace(' ', '_').replace(',', '')}.json"
@@ -182,49 +205,17 @@ def cell(arguments: argparse.Namespace, table: str, times: int, method: str) -> 
     return {"table": table, "times": times, "method": method, "bytes": None, **record}
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Error against bytes, a panel for each table."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    from matplotlib import pyplot as plt
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
-    tables = list(dict.fromkeys(row["table"] for row in rows))
-    figure, axes = plt.subplots(1, len(tables), figsize=(4.4 * len(tables), 3.8), squeeze=False)
-    plain = FuncFormatter(lambda value, _: f"{value:g}")
-    for axis, table in zip(axes[0], tables, strict=True):
-        for method, style in STYLES.items():
-            points = [row for row in rows if (row["table"], row["method"]) == (table, method) and row["bytes"]]
-            points.sort(key=lambda row: row["bytes"])
-            sizes, errors = ([row[key] for row in points] for key in ("bytes", "relative_error"))
-            if points:
-                axis.plot([size / 1e6 for size in sizes], errors, ms=4, label=method, **style)
-        axis.set(xscale="log", yscale="log", xlabel="MB in all", title=table)
-        for side in (axis.xaxis, axis.yaxis):
-            side.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            side.set_major_formatter(plain)
-            side.set_minor_formatter("")
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0][0].set_ylabel("relative squared error")
-    drawn = {method: line for axis in axes[0] for line, method in zip(*axis.get_legend_handles_labels(), strict=True)}
-    shown = [method for method in STYLES if method in drawn]  # of all panels: not every method is in each
-    axes[0][0].legend([drawn[method] for method in shown], shown, frameon=False, fontsize=7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
-
-
 def main() -> None:
     """Measure everything, print it and write it down."""
     parser = argparse.ArgumentParser(description="kdcode and its peers at equal total bytes.")
-    parser.add_argument("--glove", type=Path, help="folder with vectors.npy of GloVe, 100 dimensions")
-    parser.add_argument("--minilm", type=Path, help="model.safetensors of all-MiniLM-L6-v2")
+    for name, meaning in FILES.items():
+        parser.add_argument(f"--{name}", type=Path, help=meaning)
     parser.add_argument("--work", type=Path, default=Path("equal_bytes-work"), help="where finished records are kept")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument("--figure", type=Path, default=FIGURE, help="where the figure goes")
-    parser.add_argument("--tables", default="glove-50k,glove-100k,minilm", help="which tables, with commas between")
+    parser.add_argument(
+        "--tables", default="glove-50k,glove-100k,minilm,smollm2", help="which tables, with commas between"
+    )
     parser.add_argument("--times", default=",".join(map(str, TIMES)), help="how many times smaller")
     parser.add_argument("--methods", help="which methods, with semicolons between; all by default")
     parser.add_argument("--threads", type=int, default=2, help="of every method")
@@ -235,10 +226,10 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.only:
         table, times, method = arguments.only
-        vectors = read_table(table, arguments.glove, arguments.minilm)
+        vectors = read_table(table, {name: getattr(arguments, name) for name in FILES})
         print(json.dumps(measure(vectors, method, 4 * vectors.size // int(times))))
         return
-    everyone = [*OURS, *(peer.name for peer in PEERS)]
+    everyone = [*OURS, *(peer.name for peer in PEERS), LIMIT]
     methods = arguments.methods.split(";") if arguments.methods else everyone
     cells = [
         cell(arguments, table, int(times), method)
@@ -258,10 +249,10 @@ def main() -> None:
     draw(rows, arguments.figure)
     for row in rows:
         if row["bytes"] is not None:
-            error = f"{row['relative_error']:.4f}  {row['train_seconds']:8.1f} s"
+            error = f"{row['relative_error']:.4f}  {row.get('train_seconds', 0):8.1f} s"
         else:
             error = "not finished" if "unfinished_minutes" in row else "does not fit"
-        print(f"{row['table']:11}{row['times']:4}x  {row['method']:14} {error}")
+        print(f"{row['table']:11}{row['times']:4}x  {row['method']:20} {error}")
 
 
 if __name__ == "__main__":

@@ -1,163 +1,37 @@
 """Ways to make a table smaller that people use today, each at every setting that keeps to a number of bytes.
 
-Bytes are all that decoding needs: codes, codebooks, rotations, scales, as the method itself keeps them.
+Bytes are all that decoding needs: codes, codebooks, rotations, scales. What all rows share is rounded to int8 or
+float16 where that leaves more room for codes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from faiss_peers import FAISS_PEERS
+from peer_kinds import Fitted, Matrix, Peer, Setting, principal
+from scalar_peers import SCALAR_PEERS
 
-Matrix = npt.NDArray[np.float32]
-Setting = dict[str, Any]
+from kdcode.comparison.integer_rows import fitting_directions, integer_rows
 
-_MOST_POSITIONS = 128
 _SHARES = tuple(np.linspace(1.1, 0.4, 15))
 """Of a block's largest number, what becomes its lowest integer."""
-
-
-class Fitted(NamedTuple):
-    """A method that has seen the table.
-
-    Args:
-        copy: (N, d) the table as it comes back.
-        encode: vectors to codes, or None for methods that have none.
-        decode: the same codes, all N of them, to vectors.
-        recode: vectors that need not be in the table to what comes back of them, or None.
-    """
-
-    copy: Matrix
-    encode: Callable[[Matrix], Any] | None
-    decode: Callable[[], Matrix]
-    recode: Callable[[Matrix], Matrix] | None = None
-
-
-@dataclass(frozen=True)
-class Peer:
-    """A method.
-
-    Args:
-        name: as the result calls it.
-        settings: those that keep to a number of bytes, of a table of N x d, with their bytes.
-        fit: learns with a setting.
-        look: a quick method that ranks the settings of a slow one, so that only the first is learned in full; None
-            where all settings are learned, and the best is taken.
-    """
-
-    name: str
-    settings: Callable[[int, int, int], Iterator[tuple[Setting, int]]] = field(repr=False)
-    fit: Callable[[Matrix, Setting], Fitted] = field(repr=False)
-    look: Callable[[Matrix, Setting], Fitted] | None = field(repr=False, default=None)
-
-
-def _code_bytes(rows: int, positions: int, bits: int) -> int:
-    return rows * -(-positions * bits // 8)
-
-
-def _additive_settings(rows: int, dim: int, most: int) -> Iterator[tuple[Setting, int]]:
-    """For each codebook size the longest code that fits, with codebooks of float32 as faiss has them."""
-    for bits in range(3, 11):
-        size = [_code_bytes(rows, m, bits) + 4 * m * dim * 2**bits for m in range(1, _MOST_POSITIONS)]
-        fitting = [m for m in range(1, _MOST_POSITIONS) if size[m - 1] <= most]
-        if fitting:
-            yield {"positions": fitting[-1], "bits": bits}, size[fitting[-1] - 1]
-
-
-def _product_settings(rows: int, dim: int, most: int, rotated: bool = False) -> Iterator[tuple[Setting, int]]:
-    """For each codebook size the longest code that fits; faiss wants positions that divide d."""
-    for bits in range(3, 13):
-        sizes = {
-            m: _code_bytes(rows, m, bits) + 4 * dim * 2**bits + 4 * dim * dim * rotated
-            for m in range(1, dim + 1)
-            if dim % m == 0 and 2**bits <= rows // 2
-        }
-        fitting = [m for m, size in sizes.items() if size <= most]
-        if fitting:
-            yield {"positions": fitting[-1], "bits": bits}, sizes[fitting[-1]]
-
-
-def _opq_settings(rows: int, dim: int, most: int) -> Iterator[tuple[Setting, int]]:
-    return _product_settings(rows, dim, most, rotated=True)
-
-
-def _quantized(quantizer: Any, vectors: Matrix) -> Fitted:  # noqa: ANN401 - one of faiss's quantizers
-    quantizer.train(vectors)
-    codes = quantizer.compute_codes(vectors)
-    return Fitted(
-        copy=quantizer.decode(codes),
-        encode=quantizer.compute_codes,
-        decode=lambda: quantizer.decode(codes),
-        recode=lambda new: quantizer.decode(quantizer.compute_codes(new)),
-    )
-
-
-def _pq(vectors: Matrix, setting: Setting) -> Fitted:
-    import faiss
-
-    return _quantized(faiss.ProductQuantizer(vectors.shape[1], setting["positions"], setting["bits"]), vectors)
-
-
-def _opq(vectors: Matrix, setting: Setting) -> Fitted:
-    import faiss
-
-    rotation = faiss.OPQMatrix(vectors.shape[1], setting["positions"])
-    rotation.pq = quantizer = faiss.ProductQuantizer(vectors.shape[1], setting["positions"], setting["bits"])
-    rotation.train(vectors)
-    rotated = rotation.apply(vectors)
-    quantizer.train(rotated)
-    codes = quantizer.compute_codes(rotated)
-
-    def decode() -> Matrix:
-        return np.asarray(rotation.reverse_transform(quantizer.decode(codes)))
-
-    return Fitted(decode(), lambda new: quantizer.compute_codes(rotation.apply(new)), decode)
-
-
-def _rq(vectors: Matrix, setting: Setting) -> Fitted:
-    import faiss
-
-    quantizer = faiss.ResidualQuantizer(vectors.shape[1], setting["positions"], setting["bits"])
-    quantizer.max_beam_size = setting.get("beam", 5)
-    return _quantized(quantizer, vectors)
-
-
-def _lsq(vectors: Matrix, setting: Setting) -> Fitted:
-    import faiss
-
-    return _quantized(faiss.LocalSearchQuantizer(vectors.shape[1], setting["positions"], setting["bits"]), vectors)
 
 
 def _rows_settings(bits: int) -> Callable[[int, int, int], Iterator[tuple[Setting, int]]]:
     def settings(rows: int, dim: int, most: int) -> Iterator[tuple[Setting, int]]:
         """All coordinates with a float16 scale per row, or as many principal ones as fit, with their float16 basis."""
-        whole = rows * (-(-dim * bits // 8) + 2)
-        if whole <= most:
-            yield {"bits": bits, "kept": dim}, whole
-            return
-        for kept in range(dim - 1, 0, -1):
-            size = rows * (-(-kept * bits // 8) + 2) + 2 * dim * (kept + 1)
-            if size <= most:
-                yield {"bits": bits, "kept": kept}, size
-                return
+        fitting = fitting_directions(rows, dim, bits, most)
+        if fitting is not None:
+            yield {"bits": bits, "kept": fitting[0]}, fitting[1]
 
     return settings
 
 
 def _integer_rows(vectors: Matrix, setting: Setting) -> Fitted:
-    mean, basis = _principal(vectors, setting["kept"])
-    short = (vectors - mean) @ basis.T
-    top = 2 ** (setting["bits"] - 1) - 1
-    scale = np.maximum(np.abs(short).max(axis=1, keepdims=True) / top, 1e-12).astype(np.float16)
-    whole = np.clip(np.rint(short / scale.astype(np.float32)), -top, top).astype(np.int8)
-
-    def decode() -> Matrix:
-        return np.asarray((whole * scale.astype(np.float32)) @ basis + mean, dtype=np.float32)
-
-    return Fitted(decode(), None, decode)
+    rows = integer_rows(vectors, setting["bits"], setting["kept"])
+    return Fitted(rows.decode(), None, rows.decode)
 
 
 def _block_settings(bits: int, block: int | None = None) -> Callable[[int, int, int], Iterator[tuple[Setting, int]]]:
@@ -211,25 +85,16 @@ def _svd(vectors: Matrix, setting: Setting) -> Fitted:
 
 
 def _principal(vectors: Matrix, kept: int) -> tuple[Matrix, Matrix]:
-    """The mean and the (kept, d) strongest directions, as float16 keeps them; all coordinates where all are kept."""
+    """The mean and the strongest directions, as float16 keeps them; all coordinates where all are kept."""
     dim = vectors.shape[1]
     if kept == dim:
         return np.zeros(dim, dtype=np.float32), np.eye(dim, dtype=np.float32)
-    mean = vectors.mean(axis=0).astype(np.float16).astype(np.float32)
-    centred = vectors - mean
-    directions = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :kept].T
-    return mean, directions.astype(np.float16).astype(np.float32)
-
-
-def _rq_without_beam(vectors: Matrix, setting: Setting) -> Fitted:
-    return _rq(vectors, {**setting, "beam": 1})
+    return principal(vectors, kept, "float16")
 
 
 PEERS = (
-    Peer("faiss PQ", _product_settings, _pq),
-    Peer("faiss OPQ", _opq_settings, _opq, look=_pq),
-    Peer("faiss RQ", _additive_settings, _rq, look=_rq_without_beam),
-    Peer("faiss LSQ", _additive_settings, _lsq, look=_rq_without_beam),
+    *FAISS_PEERS,
+    *SCALAR_PEERS,
     Peer("int8 rows", _rows_settings(8), _integer_rows),
     Peer("int4 rows", _rows_settings(4), _integer_rows),
     Peer("SVD, float16", _svd_settings, _svd),

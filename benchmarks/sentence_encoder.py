@@ -35,6 +35,8 @@ from torch import nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import kdcode
+from kdcode.evaluation import compare_tables
+from kdcode.evaluation.correlation import spearman
 
 RESULTS = Path(__file__).parent / "results" / "sentence_encoder.json"
 TOKEN_TIMES, RETRIEVAL_TIMES = (40, 20, 10, 5), (10, 20, 40)
@@ -80,12 +82,6 @@ def overlap(one: Vectors, other: Vectors) -> float:
     return float(np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(one.tolist(), other.tolist(), strict=True)]))
 
 
-def spearman(one: Vectors, other: Vectors) -> float:
-    """The correlation between the ranks of two lists of numbers, among which ties are rare."""
-    ranks = [np.argsort(np.argsort(numbers, kind="stable"), kind="stable") for numbers in (one, other)]
-    return float(np.corrcoef(*ranks)[0, 1])
-
-
 def sentence_changes(before: Vectors, after: Vectors) -> Record:
     """What became of the (count, d) vectors of sentences."""
     cosines = (before * after).sum(axis=1)
@@ -126,7 +122,7 @@ def retrieval_record(vectors: Vectors, queries: Vectors, times: int) -> Record:
         "full_bytes": 4 * table.matrix.size,
         "bytes": coded.sizes.embedding,
         "seconds": coded.learning_seconds,
-        **kdcode.evaluate(table, coded).as_dict(),
+        **compare_tables(table, coded).as_dict(),
         "open_ms": 1e3 * opened,
         "ms_per_query": 1e3 * searched / len(queries),
         "query_recall_at_10": overlap(exact, rows[:, :10]),

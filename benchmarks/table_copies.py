@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from peers import ROW_PEERS, Matrix
+from peer_kinds import Matrix
+from peers import ROW_PEERS
 from torch import Tensor
 
 import kdcode
+from kdcode.evaluation import compare_tables
 from kdcode.learning.model_calibration import compress_for_states
 from kdcode.options import CompressOptions
 
@@ -106,7 +108,7 @@ class CopiedTable:
             coded, peer = None, next(peer for peer in ROW_PEERS if peer.name == one.method)
             setting, size = next(peer.settings(*self.matrix.shape, full))
             rows = peer.fit(self.matrix, setting).copy
-        lost = kdcode.evaluate(self.table, kdcode.VectorTable(None, rows)).as_dict()
+        lost = compare_tables(self.table, kdcode.VectorTable(None, rows)).as_dict()
         kept = {key: lost[key] for key in ("relative_error", "mean_cosine")}
         return TableCopy({**record, "bytes": size, "ratio": full / size, **kept, "setting": setting}, rows, coded)
 

@@ -30,6 +30,7 @@ from result_file import write_result
 from torch import Tensor, nn
 
 import kdcode
+from kdcode.evaluation import compare_tables
 
 RESULTS = Path(__file__).parent / "results" / "task_accuracy.json"
 RATIOS = (10, 20, 40)
@@ -127,7 +128,7 @@ def int8_rows(table: kdcode.VectorTable) -> Copy:
 
 def rows_copy(name: str, table: kdcode.VectorTable, rows: np.ndarray, size: int) -> Copy:
     """A copy that keeps a row of numbers for every word."""
-    lost = kdcode.evaluate(table, kdcode.VectorTable(table.symbols, rows)).as_dict()
+    lost = compare_tables(table, kdcode.VectorTable(table.symbols, rows)).as_dict()
     record = {"name": name, "bytes": size, "ratio": 4 * rows.size / size, "seconds": 0.0, **lost}
     return Copy(record, lambda: nn.Embedding.from_pretrained(torch.from_numpy(rows)))
 
@@ -138,7 +139,7 @@ def kdcode_copy(table: kdcode.VectorTable, times: int, effort: str, *, is_weight
     started = time.perf_counter()
     coded = kdcode.compress(kdcode.as_table(table, weights=weights), f"{times}x", effort=effort)
     seconds = time.perf_counter() - started
-    lost = kdcode.evaluate(table, coded).as_dict()
+    lost = compare_tables(table, coded).as_dict()
     setting = ("codebook_size", "code_length", "composition", "codebook_dtype", "rotation", "groups")
     used = coded.provenance["options"]
     record = {

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from equal_bits import ROWS, UNSEEN, read_rows
+from faiss_peers import set_rounded
 from own_process import measured_apart
-from peers import Matrix
+from peer_kinds import Matrix
 from result_file import write_result
 
 import kdcode
@@ -139,8 +140,7 @@ def _round(numbers: Any) -> None:  # noqa: ANN401 - a vector of faiss
     """Round to float16 in place."""
     import faiss
 
-    rounded = faiss.vector_to_array(numbers).astype(np.float16).astype(np.float32)
-    faiss.copy_array_to_vector(rounded, numbers)
+    set_rounded(numbers, faiss.vector_to_array(numbers)[None], "float16")
 
 
 def measure(seen: Matrix, unseen: Matrix, method: str, positions: int, lsq_file: Path) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent))  # where it is run from elsewhere
 
+from equal_bytes_tables import EQUAL_BYTES_PARTS
 from in_task_tables import IN_TASK_PARTS
 from lookup_tables import LOOKUP_PARTS
 from markdown_tables import ROOT, Record, error_cell, megabytes, percent, rows_of, table
@@ -25,10 +26,6 @@ from scale_tables import SCALE_PARTS
 WRITTEN = ("benchmarks", "in-task", "models", "recipes", "reliability", "scale")
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in WRITTEN))
 MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
-METHODS = (
-    *("kdcode", "kdcode, fast", "faiss LSQ", "faiss RQ", "faiss OPQ", "faiss PQ"),
-    *("int4 rows", "int8 rows", "SVD, float16"),
-)
 TASKS = {"trec": "TREC", "sst2": "SST-2"}
 FUZZERS = {
     "bit_flips": "one bit flipped anywhere in a `.kdc` file",
@@ -84,21 +81,6 @@ def task_accuracy() -> str:
         seconds = f"{row['seconds']:.0f} s" if row["seconds"] else "–"
         rows.append([name, size, seconds, *lost, *(accuracy(row, f"{task}_{way}") for _, task, way in ways)])
     return table(heads, rows)
-
-
-def equal_bytes() -> str:
-    """Errors of every method at each size, 50,000 words of GloVe."""
-    errors = {
-        (row["method"], row["times"]): row.get("relative_error")
-        for row in rows_of("equal_bytes")
-        if row["table"] == "glove-50k"
-    }
-    times = (10, 20, 40, 80)
-    found = {method: [errors.get((method, each)) for each in times] for method in METHODS}
-    return table(
-        ["50,000 words of GloVe", *(f"{each}x" for each in times)],
-        [[method, *("–" if one is None else f"{one:.3f}" for one in row)] for method, row in found.items() if any(row)],
-    )
 
 
 def equal_bits() -> str:
@@ -288,7 +270,7 @@ PARTS: dict[str, Callable[[], str]] = {
     **LOOKUP_PARTS,
     **SCALE_PARTS,
     "retrieval": retrieval,
-    "equal_bytes": equal_bytes,
+    **EQUAL_BYTES_PARTS,
     "equal_bits": equal_bits,
     "unseen_rows": unseen_rows,
     "reconstruction_small": lambda: _reconstruction(10_000),

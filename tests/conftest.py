@@ -43,6 +43,15 @@ except ImportError:  # the examples of pages are run with this file too
 else:
     compiled.use(compiled.ALWAYS)  # which code is used must not depend on the tests before
 
+    def pytest_terminal_summary(terminalreporter):
+        """Say it in a line of its own where tests were skipped because there is no browser."""
+        skipped = [
+            report for report in terminalreporter.stats.get("skipped", []) if "no browser" in str(report.longrepr)
+        ]
+        if skipped:
+            why = skipped[0].longrepr[2].removeprefix("Skipped: ")
+            terminalreporter.write_line(f"SKIPPED {len(skipped)} tests: {why}", yellow=True)
+
     @pytest.fixture(params=["plain", "compiled"])
     def lookup_path(request):
         """Runs a test twice: with numpy and torch alone, and with compiled code."""

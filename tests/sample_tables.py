@@ -113,7 +113,7 @@ def transform_codec(dim: int = 7, *, plain: bool = False, seed: int = 0) -> Tran
         contexts=3,
         frequencies=len(tables.frequencies),
         lengths=tuple(lengths),
-        mean_length=float(lengths[len(lengths) // 3]),
+        mean_length=float(np.mean(lengths)),
     )
     stored = {
         "mean": (random.normal(size=dim) / 4).astype(np.float32),
@@ -127,7 +127,7 @@ def transform_codec(dim: int = 7, *, plain: bool = False, seed: int = 0) -> Tran
         "search": np.array([0.45, 0.25], dtype=np.float32),
     }
     if reflections:
-        directions = np.linalg.qr(random.normal(size=(dim, dim)))[0][:, :reflections]
+        directions = np.linalg.qr(random.normal(size=(dim, reflections)))[0]
         stored["reflections"], stored["reflection_scale"] = rounded_reflections(directions, spec.reflection_bits)
     return Transform(spec, stored)
 

@@ -14,7 +14,7 @@ import kdcode
 PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
 LAYERS = [
-    {"printable", "_version", "file_locks", "compiled", "kernels"},
+    {"printable", "wording", "_version", "file_locks", "compiled", "kernels"},
     {"errors", "provenance"},
     {"files"},
     {"cpus", "memory", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
@@ -29,13 +29,14 @@ LAYERS = [
     {"compiled_codes"},
     {"coded"},
     {"options", "storage"},
-    {"stream_storage", "formats", "option_keywords"},
+    {"stream_storage", "formats", "option_keywords", "run_record"},
     {"inputs", "sources"},
     {"evaluation"},
     {"codec_torch", "progress_bar"},
     {"nn"},
     {"learning"},
     {"bulk"},
+    {"comparison"},
     {"report", "integrations"},
     {"cli"},
     {"__main__"},
@@ -47,11 +48,14 @@ SERVING = {name for name, layer in LAYER_OF.items() if layer <= LAYER_OF["storag
     "stream_storage",
     "inputs",
     "evaluation",
+    "run_record",
+    "report",
 }
 """What needs numpy alone. Formats need more, each its own, when a file is read."""
 
 MAX_FILE_LINES = 350
 MAX_FUNCTION_LINES = 60
+MAX_KERNEL_LINES = 75  # a call from one kernel to another hands over all arrays again
 MAX_ARGUMENTS = 7
 MORE_ARGUMENTS = {
     "codec/spec.py: named": 10,  # one for each option that decides the shape of a codec
@@ -159,7 +163,8 @@ def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_functions_are_short_and_take_few_arguments(path):
     for function in functions(path):
         name = f"{path.relative_to(PACKAGE)}: {function.name}"
-        assert lines(function) <= MAX_FUNCTION_LINES, f"{name} has {lines(function)} lines"
+        most = MAX_KERNEL_LINES if part_of(path) == "kernels" else MAX_FUNCTION_LINES
+        assert lines(function) <= most, f"{name} has {lines(function)} lines"
         if part_of(path) not in ("cli", "kernels"):
             most = MORE_ARGUMENTS.get(name, MAX_ARGUMENTS)
             assert arguments(function) <= most, f"{name} has {arguments(function)} arguments"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_tables import KINDS, codec_with, coded_table, random_codes
+from sample_tables import CODEWORD_KINDS, codec_with, coded_table, random_codes
 
 from kdcode import CodedTable, code_scan, compiled
 from kdcode.codec import CodecSpec, CompiledSums, make_codec
@@ -42,7 +42,7 @@ def found_rows(coded: CodedTable, queries, k: int, metric: str, threads: int = 1
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize(("kind", "dtype"), [pair for pair in KINDS if "lstm" not in pair[0]])
+@pytest.mark.parametrize(("kind", "dtype"), [pair for pair in CODEWORD_KINDS if "lstm" not in pair[0]])
 def test_the_nearest_are_those_of_decoded_vectors(kind, dtype, metric):
     coded = coded_table(kind, dtype, rows=3000, length=6, size=256 if dtype == "int8" else 12, dim=20)
     queries = np.random.default_rng(1).normal(size=(4, 20)).astype(np.float32)
@@ -155,7 +155,7 @@ def test_ctrl_c_stops_all_threads(monkeypatch):
     assert steps == [10_000]
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [pair for pair in KINDS if "lstm" not in pair[0]])
+@pytest.mark.parametrize(("kind", "dtype"), [pair for pair in CODEWORD_KINDS if "lstm" not in pair[0]])
 def test_dot_products_are_no_further_off_than_the_bound(kind, dtype):
     coded = coded_table(kind, dtype, rows=400, length=9, size=30, dim=25)
     queries = np.random.default_rng(5).normal(size=(3, 25)) * np.array([[1e-4], [1.0], [1e4]])

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sample_tables import KINDS, NAMES, codec_of, coded_table, codes_of, words
+from sample_tables import KINDS, NAMES, TRANSFORM_NAMES, codec_of, coded_table, codes_of, words
 
 from kdcode import CodedTable
 from kdcode.codec import CodecSpec, Sizes, make_codec
@@ -33,6 +33,14 @@ def test_looking_up_by_hand(coded):
     assert "a" in coded
     assert "x" not in coded
     assert repr(coded) == "<CodedTable: 3 symbols, 2 dimensions, K=3, D=2, linear>"
+
+
+def test_transform_tables_say_what_they_are_in_words():
+    rotated, plain = coded_table("transform", rows=20), coded_table("transform-plain", rows=20)
+    shape = "5.0 bytes per row on average, 6 lengths, rotation of 3 reflections, 8 states"
+    assert repr(rotated) == f"<CodedTable: 20 symbols, 7 dimensions, transform, {shape}>"
+    shape = "9 bytes per row, no rotation, 4 states"
+    assert repr(plain.codebook()) == f"<CodedTable: a codebook without rows, 7 dimensions, transform, {shape}>"
 
 
 def test_row_scales_by_hand():
@@ -87,8 +95,9 @@ def test_composing_what_was_encoded_gives_vectors_of_the_right_length(kind, dtyp
         table = CodedTable(table.symbols, table.packed, codec)
     vectors = coded_table(kind, dtype, rows=40, length=5, size=8).decode(np.arange(40))
     codes = table.encode(vectors)
-    assert codes.shape == (40, 5 + scaled)
-    assert table.encode(vectors[0]).shape == (5 + scaled,)
+    columns = 7 + 2 if kind in TRANSFORM_NAMES else 5 + scaled
+    assert codes.shape == (40, columns)
+    assert table.encode(vectors[0]).shape == (columns,)
     lengths, found = np.linalg.norm(vectors, axis=1), np.linalg.norm(table.compose(codes), axis=1)
     if scaled:
         assert (np.maximum(found / lengths, lengths / found) < 2.7).all()
@@ -260,7 +269,7 @@ def test_rows_added_are_encoded_by_the_codec(kind, dtype, at):
 
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
 def test_shared_codes_are_symbols_whose_code_another_has_too(kind, dtype):
-    coded = coded_table(kind, dtype, rows=90, length=3, size=4)
+    coded = coded_table(kind, dtype, rows=90, length=3, size=4, dim=3)
     counts = Counter(map(tuple, coded.codes.tolist()))
     shared = sum(count for count in counts.values() if count > 1)
     assert coded.shared_codes == shared

@@ -24,6 +24,8 @@ RECIPES = ROOT / "docs" / "recipes.md"
 MODELS = ROOT / "docs" / "models.md"
 SERVING = ROOT / "docs" / "serving.md"
 SCALE = ROOT / "docs" / "scale.md"
+REPORT = ROOT / "docs" / "report.md"
+EVALUATION = ROOT / "docs" / "evaluation.md"
 DESIGN = ROOT / "docs" / "design.md"
 PAGES = sorted(
     path
@@ -105,6 +107,17 @@ def test_the_code_of_the_page_on_serving_runs(tmp_path, monkeypatch):
 def test_the_code_of_the_page_on_large_tables_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(SCALE, SCALE.read_text(encoding="utf-8"), {"__name__": "scale"})
+
+
+def test_the_code_of_the_page_on_the_report_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(REPORT, REPORT.read_text(encoding="utf-8"), {"__name__": "report"})
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_the_code_of_the_page_on_what_was_lost_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(EVALUATION, EVALUATION.read_text(encoding="utf-8"), {"__name__": "evaluation"})
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):

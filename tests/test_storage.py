@@ -11,11 +11,12 @@ from kdc_bytes import Parts
 from safetensors.numpy import load_file
 from sample_tables import DTYPES, KINDS, TRANSFORM_NAMES, codec_of, codec_with, coded_table, codes_of, words
 
-from kdcode import CodedTable, CompressOptions, VectorTable, evaluate, load, save, storage, stored_array, verify
+from kdcode import CodedTable, CompressOptions, VectorTable, load, save, storage, stored_array, verify
 from kdcode.codec import CodecSpec, codec_from_tensors, make_codec
 from kdcode.codec.spec import COMPOSITIONS
 from kdcode.digests import block_digest
 from kdcode.errors import DamagedFileError, FileError, OptionError, StorageError
+from kdcode.evaluation import compare_tables
 from kdcode.options import promised_sizes
 from kdcode.safetensors_header import DTYPES as HEADER_DTYPES
 from kdcode.safetensors_header import read_header
@@ -260,7 +261,7 @@ def test_tables_without_variance_can_be_saved_with_their_error(rows, tmp_path):
     spec = CodecSpec.named("linear", 2, 2, 1, codebook_dtype="int8")
     codec = make_codec(spec, {"codebook": np.array([[rows[0], rows[0]]])})
     coded = CodedTable.from_codes(None, np.zeros((len(rows), 1), int), codec)
-    coded.provenance.update(evaluate(table, coded).as_dict())
+    coded.provenance.update(compare_tables(table, coded).as_dict())
     save(coded, tmp_path / "t.kdc")
     found = verify(tmp_path / "t.kdc", table).relative_error
     assert found == load(tmp_path / "t.kdc").provenance["relative_error"]
@@ -277,8 +278,8 @@ def test_verify_compares_with_the_original(tmp_path):
     moved = VectorTable(table.symbols, table.matrix + 0.1)
     spread = np.square(moved.matrix - moved.matrix.mean(axis=0)).sum()
     assert verify(path, moved).relative_error == pytest.approx(20 * 7 * 0.01 / spread, rel=1e-3)
-    assert verify(path, moved).comparison == evaluate(moved, coded)
-    assert verify(path, moved).as_dict().items() >= evaluate(moved, coded).as_dict().items()
+    assert verify(path, moved).comparison == compare_tables(moved, coded)
+    assert verify(path, moved).as_dict().items() >= compare_tables(moved, coded).as_dict().items()
 
 
 def test_verify_tells_another_table_by_the_recorded_error(tmp_path):
@@ -286,7 +287,7 @@ def test_verify_tells_another_table_by_the_recorded_error(tmp_path):
     coded = coded_table(rows=20, symbols=words(20))
     table = coded.to_table()
     moved = VectorTable(table.symbols, table.matrix + 0.1)
-    coded.provenance["relative_error"] = round(evaluate(moved, coded).relative_error, 6)
+    coded.provenance["relative_error"] = round(compare_tables(moved, coded).relative_error, 6)
     save(coded, path)
     assert verify(path).is_as_recorded is None
     assert verify(path, moved).is_as_recorded is True

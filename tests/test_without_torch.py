@@ -42,6 +42,13 @@ for composition in ("linear", "grouped", "lstm"):
     table = kdcode.VectorTable(symbols, vectors)
     assert kdcode.verify(path, table).relative_error == 0
     assert kdcode.evaluate(table, loaded).relative_error == 0
+assert len(kdcode.compare(table, {"coded": loaded}, ["int8", "int4"]).contenders) == 3
+try:
+    kdcode.compare(None, {"coded": loaded}, ["pq"])
+except kdcode.errors.MissingExtraError as error:
+    assert "pip install 'torch>=" in str(error)
+else:
+    raise SystemExit("pq needs torch and did not say so")
 assert kdcode.CompressOptions().spec(6).sizes(20).total > 0
 
 try:

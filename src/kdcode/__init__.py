@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kdcode.bulk import append, assemble, encode_parts
     from kdcode.bulk.file_compression import compress_file
     from kdcode.coded import CodedTable
+    from kdcode.comparison import compare
     from kdcode.evaluation import evaluate, verify
     from kdcode.formats import read, write
     from kdcode.inputs import as_table
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kdcode.integrations.torch_models import compress_embeddings
     from kdcode.learning import compress, learn_codebook, plan
     from kdcode.options import AdditiveOptions, CompressOptions, EncoderOptions, GradientOptions, RandomOptions
+    from kdcode.report import make_report
     from kdcode.storage import load, save
     from kdcode.table import VectorTable
 
@@ -36,6 +38,7 @@ _HOME = {
     "append": "kdcode.bulk",
     "as_table": "kdcode.inputs",
     "assemble": "kdcode.bulk",
+    "compare": "kdcode.comparison",
     "compress": "kdcode.learning",
     "compress_embeddings": "kdcode.integrations.torch_models",
     "compress_file": "kdcode.bulk.file_compression",
@@ -44,13 +47,26 @@ _HOME = {
     "export_onnx": "kdcode.integrations.onnx_export",
     "learn_codebook": "kdcode.learning",
     "load": "kdcode.storage",
+    "make_report": "kdcode.report",
     "plan": "kdcode.learning",
     "read": "kdcode.formats",
     "save": "kdcode.storage",
     "verify": "kdcode.evaluation",
     "write": "kdcode.formats",
 }
-_PACKAGES = ("bulk", "codec", "data", "errors", "evaluation", "formats", "integrations", "learning", "nn")
+_PACKAGES = (
+    "bulk",
+    "codec",
+    "comparison",
+    "data",
+    "errors",
+    "evaluation",
+    "formats",
+    "integrations",
+    "learning",
+    "nn",
+    "report",
+)
 
 __all__ = [
     "AdditiveOptions",
@@ -64,6 +80,7 @@ __all__ = [
     "append",
     "as_table",
     "assemble",
+    "compare",
     "compress",
     "compress_embeddings",
     "compress_file",
@@ -73,6 +90,7 @@ __all__ = [
     "export_onnx",
     "learn_codebook",
     "load",
+    "make_report",
     "plan",
     "read",
     "save",

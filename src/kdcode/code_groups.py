@@ -29,7 +29,7 @@ def groups(table: CodedTable, prefix: Sequence[int]) -> Iterator[tuple[Code, Int
 def rows_beginning_with(table: CodedTable, prefix: Sequence[int]) -> tuple[IntArray, IntArray]:
     """The (n,) rows whose codes begin with `prefix`, and their (n, columns) codes."""
     spec = table.spec
-    limits = [spec.codebook_size] * spec.code_length + [1 << spec.scale_bits] * (spec.scale_bits > 0)
+    limits = spec.column_ends
     pairs = zip(prefix, limits, strict=False)
     if len(prefix) > len(limits) or any(not 0 <= value < limit for value, limit in pairs):
         last = f", and the last in [0, {limits[-1]})" if spec.scale_bits else ""

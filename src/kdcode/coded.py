@@ -97,10 +97,7 @@ class CodedTable(TableMapping):
 
     def __repr__(self) -> str:
         what = f"{len(self)} symbols" if len(self) else "a codebook without rows"
-        return (
-            f"<CodedTable: {what}, {self.embedding_dim} dimensions, K={self.codebook_size}, "
-            f"D={self.code_length}, {self.spec.composition}>"
-        )
+        return f"<CodedTable: {what}, {self.embedding_dim} dimensions, {self.spec.words}>"
 
     @property
     def spec(self) -> CodecSpec:
@@ -197,10 +194,8 @@ class CodedTable(TableMapping):
         if tables is None:
             at_once = rows_at_once(max(len(queries), self.spec.row_width))
             for start in range(0, len(self), at_once):
-                yield (
-                    start,
-                    self.codec.decode_packed(self.packed[start : start + at_once]).astype(np.float64) @ queries.T,
-                )
+                vectors = self.codec.decode_packed(self.packed[start : start + at_once])
+                yield start, vectors.astype(np.float64) @ queries.T
             return
         for start, codes in self.code_chunks(rows_at_once(len(queries))):
             found = tables[0].take(codes[:, 0], axis=0)
@@ -270,7 +265,7 @@ class CodedTable(TableMapping):
         return self.codec.encode(vectors, beam=beam, sweeps=sweeps)
 
     def code_of(self, symbol: str) -> Code:
-        """The integers of `symbol`: D positions, and the level of its scale where rows have scales."""
+        """The integers of `symbol`: D positions, and what `Codec` says that a code has besides."""
         row = self.row_of(symbol)
         return tuple(int(value) for value in self.codec.unpack(self.packed[row : row + 1])[0])
 

@@ -27,6 +27,7 @@ EXTRAS = {
     "model2vec": "model2vec>=0.10",
     "transformers": "transformers>=5.0",
     "ray": "ray[data]>=2.40",
+    "figures": "matplotlib>=3.8",
 }
 """The package behind each extra of kdcode."""
 
@@ -74,6 +75,10 @@ class NoRowsError(KdcodeError, ValueError):
             f"{place}this file is a codebook without rows; code rows with it first: "
             "`kdcode encode` and `kdcode assemble`, or `kdcode append`"
         )
+
+
+class GateError(KdcodeError, ValueError):
+    """A copy of a table loses more than it may: see `kdcode.evaluation.gates`."""
 
 
 class RowError(KdcodeError, IndexError):

@@ -17,12 +17,13 @@ class OptionKeywords(TypedDict, total=False):
 
     codebook_size: int
     code_length: int
-    composition: Literal["linear", "lstm", "product", "grouped"]
+    composition: Literal["linear", "lstm", "product", "grouped", "transform"]
     codeword_dim: int | None
     groups: int | None
     rotation: bool
     scale_bits: int
     codebook_dtype: Literal["float32", "float16", "int8"]
+    row_bytes: float | None
     loss: Literal["squared", "cosine"]
     learner: LearnerOptions | Literal["additive", "straight-through", "encoder", "random"] | None
     seed: int

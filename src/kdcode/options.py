@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol
 
 from kdcode.codec import CodecSpec, Sizes
 from kdcode.codec.quantized import DTYPE_BYTES
-from kdcode.codec.spec import COMPOSITIONS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS
+from kdcode.codec.spec import COMPOSITIONS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS, TRANSFORM
 from kdcode.errors import OptionError
 from kdcode.option_fields import check_fields, option
 from kdcode.symbols import RowNumbers, StoredSymbols
@@ -104,6 +105,12 @@ LEARNER_OPTIONS: dict[str, type[LearnerOptions]] = {
 """The one table of learners and their options."""
 
 
+NOT_FOR_TRANSFORM = (
+    *("codebook_size", "code_length", "codeword_dim", "groups", "rotation", "scale_bits", "codebook_dtype"),
+)
+"""Options of codes with codewords."""
+
+
 @dataclass(frozen=True)
 class CompressOptions:
     """How a table is compressed. Field names are Python keywords and, with dashes, command-line flags."""
@@ -125,6 +132,9 @@ class CompressOptions:
         high=MAX_SCALE_BITS,
     )
     codebook_dtype: str = option("float16", "Data type of the stored codebook.", choices=tuple(DTYPE_BYTES))
+    row_bytes: float | None = option(
+        None, "Bytes for each row of transform codes, with its share of everything else: 4 d / 10 is 10x.", above=0
+    )
     loss: str = option(
         "squared", "Minimise the squared error of the vectors, or (cosine) of the normalised vectors.", choices=LOSSES
     )
@@ -145,6 +155,12 @@ class CompressOptions:
         self._check_learner()
 
     def _check_composition(self) -> None:
+        if (self.composition == TRANSFORM) != (self.row_bytes is not None):
+            raise OptionError(
+                "row_bytes says how small transform codes are to be: give it with composition='transform', or a size"
+            )
+        if self.composition == TRANSFORM:
+            self._check_transform()
         side_by_side = self.composition in ("product", "grouped")
         if self.codeword_dim is not None and side_by_side:
             follows = "the code length" if self.composition == "product" else "the groups"
@@ -155,6 +171,15 @@ class CompressOptions:
             raise OptionError(
                 f"rotation is for product and grouped compositions; {self.composition} codewords have all coordinates"
             )
+
+    def _check_transform(self) -> None:
+        for name in NOT_FOR_TRANSFORM:
+            if getattr(self, name) != getattr(CompressOptions, name):
+                raise OptionError(f"{name} is for codes with codewords; transform codes have none, leave it out")
+        if self.loss != "squared":
+            raise OptionError(f"loss must be squared for transform codes, got {self.loss!r}")
+        if self.learning.name != "additive":
+            raise OptionError(f"learner: transform codes need none, got {self.learning.name!r}; leave it out")
 
     def _check_learner(self) -> None:
         learner = self.learning
@@ -169,6 +194,11 @@ class CompressOptions:
     def learning(self) -> LearnerOptions:
         """The options of the learner that is asked for, or else of the one that suits the composition."""
         return self.learner or (GradientOptions() if self.composition == "lstm" else AdditiveOptions())
+
+    @property
+    def learner_name(self) -> str:
+        """What finds the codes, as files tell it."""
+        return TRANSFORM if self.composition == TRANSFORM else self.learning.name
 
     @property
     def effort(self) -> str:
@@ -200,7 +230,9 @@ class CompressOptions:
     def as_dict(self) -> dict[str, Any]:
         """The options by name, the learner's own among them, as saved in a file's metadata."""
         own = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {**own, "learner": self.learning.name, **vars(self.learning)}
+        if self.composition == TRANSFORM:
+            own = {name: value for name, value in own.items() if name not in NOT_FOR_TRANSFORM}
+        return {**own, "learner": self.learner_name, **vars(self.learning)}
 
     def spec(self, embedding_dim: int) -> CodecSpec:
         """The shape of the codec for vectors of d dimensions: from it follow all sizes.
@@ -244,7 +276,9 @@ class NamedShape(TableShape, Protocol):
 
 
 def promised_sizes(table: NamedShape, options: CompressOptions) -> Sizes:
-    """The bytes that compressing `table` will take, exactly, before anything is learned."""
+    """The bytes that compressing `table` will take, before anything is learned: exactly, of transform codes at most."""
+    if options.row_bytes is not None:
+        return Sizes(math.floor(len(table) * options.row_bytes), 0, 0, table.packed_symbols.nbytes)
     return checked_spec(table, options).sizes(len(table), table.packed_symbols.nbytes)
 
 

@@ -8,6 +8,9 @@ from typing import Any
 MEASURED = ("relative_error", "mean_cosine", "norm_error", "weighted_error", "recall_at_10", "shared_codes")
 """What was measured on the rows of a table when it was made."""
 
+CURVE = "curve"
+"""How the loss fell while codes were learned: {"steps": 64, "losses": [0.5, …]}, where n losses are evenly spaced."""
+
 
 def without_measures(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """How codes were learned, without what was measured on the rows that they were learned from."""

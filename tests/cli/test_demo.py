@@ -15,7 +15,8 @@ from kdcode.data import glove_50d
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     target = tmp_path_factory.mktemp("demo") / "demo.kdc"
-    return CliRunner().invoke(main, ["demo", "--out", str(target), "--quiet"]), target
+    words = ["demo", "--out", str(target), "--report", str(target.with_name("r.html")), "--quiet"]
+    return CliRunner().invoke(main, words), target
 
 
 def test_the_page_fits_a_terminal_and_is_plain_when_piped(ran):
@@ -74,10 +75,23 @@ def test_the_commands_it_ends_with_work(ran, run):
 def test_an_existing_file_is_refused_before_any_work(ran, run):
     _, target = ran
     before = target.read_bytes()
-    result = run("demo", "--out", target)
-    assert result.exit_code == 1
-    assert "--force" in result.stderr
+    for flag, file in (("--out", target), ("--report", target.with_name("r.html"))):
+        result = run("demo", flag, file)
+        assert result.exit_code == 1
+        assert "--force" in result.stderr
+        assert run("demo", flag, "-").exit_code == 2
     assert target.read_bytes() == before
+
+
+def test_the_report_is_written_and_named(ran):
+    result, target = ran
+    page = target.with_name("r.html")
+    assert f"\n  {page}\n" in result.stdout
+    coded = kdcode.load(target)
+    text = page.read_text(encoding="utf-8")
+    assert f"{kdcode.evaluate(glove_50d(), coded).relative_error:.4f}" in text
+    assert "All 10,000 symbols are in this page." in text
+    assert len(text.encode()) < 5_000_000
 
 
 def test_the_page_has_colours_for_a_terminal(ran):

@@ -78,13 +78,18 @@ def test_the_examples_work_as_they_stand(run, tmp_path, monkeypatch):
         kdcode.write(glove_50d().select(slice(300 * number, 300 * (number + 1))), path)
     shape = {"vocab_size": 5000, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1}
     transformers.BertModel(transformers.BertConfig(**shape, num_attention_heads=1)).save_pretrained("all-MiniLM-L6-v2")
+    Path("ws353.txt").write_text("king queen 9\nthe of 3\n")
+    Path("questions-words.txt").write_text("king queen the of\n")
+    for small in ("20x.kdc", "40x.kdc"):
+        kdcode.save(kdcode.compress("glove.txt", "4x", effort="fast"), small)
     for name in COMMANDS:
         for line in examples(name) if name not in ("demo", "completion") else []:
             if "--engine ray" in line:
                 continue  # tests/integrations/test_ray_encoding.py starts Ray, which takes long
             words = shlex.split(re.split(" [<>|] ", line)[0])
             result = run(*words[1:], stdin="king\nqueen\n")
-            assert result.exit_code == 0 or (name == "codes" and "--prefix" in words), (line, result.stderr)
+            may_fail = {"--prefix", "--min-cosine"} & set(words)  # no such code, or a gate that is not passed
+            assert result.exit_code == 0 or may_fail, (line, result.stderr)
 
 
 def test_docs_are_up_to_date():

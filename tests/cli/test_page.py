@@ -64,14 +64,6 @@ def test_quality_of_files_that_do_not_tell():
     assert page.quality({"mean_cosine": 1}, coded_table()).keys() == {"mean cosine"}
 
 
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0.684, "68%"), (1, "100%"), (0.9999, "more than 99%"), (0.994, "99%"), (0.0001, "less than 1%"), (0, "0%")],
-)
-def test_percent_is_neither_too_good_nor_too_bad(share, text):
-    assert page.percent(share) == text
-
-
 def test_json_has_no_infinity(capsys):
     page.print_json({"a": [float("inf"), 1.5], "b": (1, 2)})
     assert json.loads(capsys.readouterr().out) == {"a": [None, 1.5], "b": [1, 2]}

@@ -73,7 +73,7 @@ def test_info_of_a_file_whose_provenance_is_nonsense(run, tmp_path, coded, value
 def test_info_shows_the_learner_that_ran_and_its_options_alone(run, tmp_path, coded, learner):
     options = CompressOptions.of(learner=learner, seed=7).as_dict()
     others = {field.name for kind in LEARNER_OPTIONS.values() for field in fields(kind)}
-    coded.provenance.update(learner=learner, options=dict.fromkeys(others, "unused") | options)
+    coded.provenance.update(learner=learner, options=dict.fromkeys(others, "unused") | options, curve={"steps": 1})
     kdcode.save(coded, tmp_path / "a.kdc")
     lines = run("info", tmp_path / "a.kdc").stdout.split("learned with\n")[1].splitlines()
     shown = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}

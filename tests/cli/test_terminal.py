@@ -248,11 +248,30 @@ def expand_lines(files: Files) -> Lines:
     ]
 
 
+def evaluate_lines(files: Files) -> Lines:
+    pairs = files.path(".pairs")
+    words = [symbol for symbol in files.symbols if not set(symbol) & set("\t,; \n")]
+    Path(pairs).write_text("".join(f"{word} {word} 1\n" for word in words), encoding="utf-8")
+    return [
+        *([files.kdc, *words] for words in of_reading(files)),
+        *([files.path(".parquet"), files.kdc, *flags] for flags in ([], ["--json"], ["--weights", "rank"])),
+        [files.path(".parquet"), files.kdc, "--min-cosine", "0.99999"],
+        [files.path(".parquet"), files.kdc, "--similarity", pairs, "--max-drop", "0"],
+        [files.path(".parquet"), files.kdc, "--similarity", pairs, "--json"],
+        [files.path(".parquet"), files.kdc, "--analogies", pairs],
+        [files.path(".parquet"), files.kdc, "--weights", files.path(".none")],
+        [files.path(".other.parquet"), files.kdc],
+        [files.kdc, files.kdc, "--min-cosine", files.name],
+    ]
+
+
 LINES: dict[str, Callable[[Files], Lines]] = {
     "demo": lambda files: [
         ["--out", files.kdc],
         ["--out", files.path("/none/out.kdc")],
         ["--out", str(files.folder)],
+        ["--report", files.kdc],
+        ["--report", str(files.folder)],
         [files.name],
         [f"--{files.name}"],
     ],
@@ -295,6 +314,31 @@ LINES: dict[str, Callable[[Files], Lines]] = {
         [files.kdc, files.path(".txt")],
         [files.kdc, files.path(".none")],
         [files.kdc, files.path(".parquet"), "--format", files.name],
+    ],
+    "evaluate": evaluate_lines,
+    "compare": lambda files: [
+        *([files.kdc, *words] for words in of_reading(files)),
+        [files.path(".parquet"), files.kdc, files.path(".parquet"), "--baselines", "int8"],
+        [files.path(".parquet"), files.kdc, "--json"],
+        [files.path(".parquet"), files.kdc, "--figure", files.path(".svg")],
+        [files.path(".parquet"), files.kdc, "--figure", files.path(".svg")],
+        [files.path(".parquet"), files.kdc, "--figure", files.path(".none")],
+        [files.path(".parquet"), files.kdc, "--baselines", files.name or "?"],
+        [files.path(".parquet"), files.path(".txt")],
+    ],
+    "report": lambda files: [
+        *([files.path(".parquet"), *words, "-o", files.path(".html"), "--force"] for words in of_reading(files)),
+        *(
+            [files.path(".parquet"), files.kdc, "-o", files.path(".html"), *flags]
+            for flags in ([], [], ["--force", "--json"])
+        ),
+        [files.path(".other.parquet"), files.kdc, "-o", files.path(".b.html")],
+        [files.path(".parquet"), files.kdc, "-o", files.path("/none/page.html")],
+        [files.path(".parquet"), files.kdc, "-o", str(files.folder)],
+        [files.path(".txt"), files.kdc, "-o", files.path(".c.html")],
+        [files.path(".parquet"), files.kdc, "-o", files.path(".c.html"), "--weights", files.path(".weights")],
+        [files.path(".parquet"), files.kdc, "-o", files.path(".c.html"), "--rows", files.name],
+        [files.path(".parquet"), files.kdc, "-o", files.path(".c.html"), "--format", files.name],
     ],
     "formats": lambda files: [[], ["--json"], [files.name], [f"--{files.name}"]],
     "completion": lambda files: [["bash"], [files.name], [f"--{files.name}"], ["zsh", files.name]],

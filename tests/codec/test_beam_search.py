@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sample_tables import NAMES, codec_of, codec_with, coded_table, random_codes, spec_of
+from sample_tables import CODEWORD_NAMES, NAMES, codec_of, codec_with, coded_table, random_codes, spec_of
 
 from kdcode.codec import CodecSpec, block_sum, codec_from_tensors, lstm, make_codec
 from kdcode.codec.beam_search import encode_sums, smallest_costs
+from kdcode.codec.transform import row_search
 
-PLAIN = [name for name in NAMES if "scaled" not in name]
+PLAIN = [name for name in CODEWORD_NAMES if "scaled" not in name]
 
 
 def errors(vectors, codes, codec):
@@ -116,6 +117,7 @@ def test_chunks_do_not_change_the_codes(kind, monkeypatch):
     whole = codec.encode(vectors)
     monkeypatch.setattr(block_sum, "_CHUNK_FLOATS", 1000)
     monkeypatch.setattr(lstm, "_CHUNK_FLOATS", 1000)
+    monkeypatch.setattr(row_search, "_NUMBERS_AT_ONCE", 100)
     np.testing.assert_array_equal(codec.encode(vectors), whole)
 
 

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
-from sample_tables import DTYPES, NAMES, codec_of, codec_with, codes_of, random_codes, spec_of
+from sample_tables import CODEWORD_NAMES, DTYPES, codec_of, codec_with, codes_of, random_codes, spec_of
 
 from kdcode.codec import BlockSum, CodecSpec, block_sum, make_codec
 
 CODEBOOK = np.array([[[1, 2], [3, 4]], [[10, 20], [30, 40]]], dtype=np.float32)  # (D, K, e) = (2, 2, 2)
 CODES = np.array([[0, 0], [1, 0], [1, 1]])
 
-BLOCK_SUMS = [name for name in NAMES if "lstm" not in name]
+BLOCK_SUMS = [name for name in CODEWORD_NAMES if "lstm" not in name]
 
 
 def codec(composition, dim, codebook, **options):

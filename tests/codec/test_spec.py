@@ -1,12 +1,13 @@
 import dataclasses
+import json
 import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_tables import KINDS, spec_of
+from sample_tables import KINDS, NAMES, codec_of, codes_of, spec_of
 
-from kdcode.codec import CodecSpec, Sizes
+from kdcode.codec import CodecSpec, Sizes, codec_from_tensors, make_spec
 from kdcode.codec.spec import COMPOSITIONS, _split
 from kdcode.errors import OptionError
 
@@ -89,13 +90,53 @@ def test_the_tensors_of_a_file_by_hand():
     assert wide == {name: ("float32", shape) for name, shape in spec.weight_shapes().items()}
 
 
-@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize("composition", [name for name in COMPOSITIONS if name != "transform"])
 def test_a_composition_is_known_by_its_name(composition):
     spec = CodecSpec.named(composition, 20, 6, 5)
     assert spec.composition == composition
     assert spec.kind == ("lstm" if composition == "lstm" else "block-sum")
     assert spec.codebook_dtype == "float16"
     assert not spec.is_rotated
+
+
+def test_the_shape_of_transform_codes_follows_from_a_table():
+    with pytest.raises(OptionError, match="composition: the shape of a transform codec follows from a table"):
+        CodecSpec.named("transform", 20, 6, 5)
+    assert spec_of("transform").composition == "transform"
+
+
+@pytest.mark.parametrize("kind", ["linear", "scaled-lstm", "transform", "transform-plain"])
+def test_specs_are_made_again_of_their_fields(kind):
+    spec = spec_of(kind)
+    assert make_spec(json.loads(json.dumps(dataclasses.asdict(spec)))) == spec
+
+
+@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+def test_blank_tensors_are_a_codec_of_the_same_shape(kind, dtype):
+    spec = spec_of(kind, dtype)
+    codec = codec_from_tensors(spec, spec.blank_tensors())
+    assert {name: (array.dtype.name, array.shape) for name, array in codec.stored.items()} == spec.tensor_layout()
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_columns_of_codes_end_where_they_are_refused(kind):
+    codec = codec_of(kind)
+    codes = codes_of(codec, 50)
+    assert len(codec.spec.column_ends) == codes.shape[1]
+    for column, end in enumerate(codec.spec.column_ends):
+        assert codes[:, column].max() < end
+        beyond = codes[:1].copy()
+        beyond[0, column] = end
+        with pytest.raises(OptionError, match="codes: expected values in"):
+            codec.check_codes(beyond)
+
+
+def test_shapes_in_words():
+    assert spec_of("linear").words == "K=4, D=4, linear"
+    assert spec_of("rotated-product").words == "K=4, D=4, product, rotated"
+    rotation = "rotation of 3 reflections, 8 states"
+    assert spec_of("transform").words == f"transform, 5.0 bytes per row on average, 6 lengths, {rotation}"
+    assert spec_of("transform-plain").words == "transform, 9 bytes per row, no rotation, 4 states"
 
 
 def test_grouped_codes_have_four_groups_where_that_many_fit():
@@ -143,7 +184,7 @@ def test_specs_compare_by_value(kind, dtype):
     assert hash(spec) == hash(spec_of(kind, dtype))
     assert spec.blocks
     assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301
-    assert spec != dataclasses.replace(spec, code_length=spec.code_length + 1)
+    assert spec != dataclasses.replace(spec, codebook_size=spec.codebook_size + 1)
 
 
 def test_huge_numbers_cost_nothing_before_they_are_used():
@@ -157,7 +198,7 @@ def test_huge_numbers_cost_nothing_before_they_are_used():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "sum"}, "kind: expected one of block-sum, lstm, got 'sum'"),
+        ({"kind": "sum"}, "kind: expected one of block-sum, lstm, transform, got 'sum'"),
         ({"codebook_dtype": "int4"}, "codebook_dtype must be one of float32, float16, int8, got 'int4'"),
         ({"codebook_size": 1}, "codebook_size: expected 2 to 65536, got 1"),
         ({"codebook_size": 65_537}, "codebook_size: expected 2 to 65536, got 65537"),
@@ -182,7 +223,9 @@ def test_numbers_that_do_not_fit_together_are_refused(changes, message):
 
 
 def test_names_are_refused_in_the_words_of_the_options():
-    with pytest.raises(OptionError, match="composition must be one of linear, product, grouped, lstm, got 'sum'"):
+    with pytest.raises(
+        OptionError, match="composition must be one of linear, product, grouped, lstm, transform, got 'sum'"
+    ):
         CodecSpec.named("sum", 6, 4, 3)
     with pytest.raises(OptionError, match="product code of length 9 needs at least as many dimensions, got 8"):
         CodecSpec.named("product", 8, 4, 9)

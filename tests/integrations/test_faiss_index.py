@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_tables import KINDS, NAMES, codec_of, codec_with, coded_table, codes_of, random_codes, words
+from sample_tables import (
+    KINDS,
+    NAMES,
+    TRANSFORM_NAMES,
+    codec_of,
+    codec_with,
+    coded_table,
+    codes_of,
+    random_codes,
+    words,
+)
 
 import kdcode
 from kdcode.codec import CodecSpec
@@ -35,7 +45,7 @@ def one_thread():
 
 
 def is_refused(kind: str) -> bool:
-    return "scaled" in kind or "lstm" in kind
+    return "scaled" in kind or "lstm" in kind or kind in TRANSFORM_NAMES
 
 
 def read_again(index):
@@ -280,6 +290,8 @@ def test_metrics_that_faiss_has_not(metric, said):
 def test_refusals_say_what_to_do():
     with pytest.raises(OptionError, match=r"cannot run an LSTM.*neighbors.*coded\.to_table\(\)\.to_faiss\(\)"):
         coded_table("lstm").to_faiss()
+    with pytest.raises(OptionError, match=r"transform codes have none; search with kdcode's own neighbors, or decode"):
+        coded_table("transform").to_faiss()
     with pytest.raises(OptionError, match=r"no row scales, and this table has 3 bits.*to_faiss\(\).*without them"):
         coded_table("scaled-linear").to_faiss()
     with pytest.raises(OptionError, match=r"expected a table, got str.*kdcode\.load"):

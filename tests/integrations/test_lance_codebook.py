@@ -44,6 +44,7 @@ def test_other_codes_are_refused(kind):
         ({"kind": "rotated-product"}, "got rotated product codes; compress"),
         ({"kind": "scaled-linear"}, "got linear codes with row scales; compress"),
         ({"kind": "lstm"}, "got lstm codes; compress"),
+        ({"kind": "transform"}, "got transform codes; compress"),
         ({"kind": "product", "length": 4, "dim": 9}, "blocks of one width, got 9 dimensions in 4 blocks; compress"),
         (
             {"kind": "product", "size": 257, "length": 4, "dim": 8},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, compose, helper, numpy_helper
-from sample_tables import KINDS, NAMES, codec_of, coded_table, codes_of, words
+from sample_tables import CODEWORD_KINDS, CODEWORD_NAMES, TRANSFORM_NAMES, codec_of, coded_table, codes_of, words
 
 import kdcode
 from kdcode.coded import CodedTable
@@ -16,7 +16,7 @@ from kdcode.integrations.onnx_export import OPSET, export_onnx, onnx_model
 from kdcode.stored_array import StoredArray
 from kdcode.symbols import RowNumbers
 
-of_kinds = pytest.mark.parametrize(("kind", "dtype"), KINDS, ids=str)
+of_kinds = pytest.mark.parametrize(("kind", "dtype"), CODEWORD_KINDS, ids=str)
 
 
 def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
@@ -52,7 +52,7 @@ def test_repeated_ids_in_any_order_and_none_at_all(kind, dtype):
     assert vectors(model, []).shape == (0, 7)
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", CODEWORD_NAMES)
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 0), (0, 2), (2, 1, 4)])
 def test_ids_of_every_rank(kind, shape):
     coded = coded_table(kind, rows=9)
@@ -97,7 +97,7 @@ def test_ids_outside_the_table_are_refused(id_):
 
 @settings(deadline=None, max_examples=60)
 @given(
-    kind=st.sampled_from(NAMES),
+    kind=st.sampled_from(CODEWORD_NAMES),
     length=st.integers(1, 20),
     size=st.integers(2, 300) | st.sampled_from([256, 257, 1024, 1025, 65536]),
     dim=st.integers(1, 24),
@@ -125,17 +125,24 @@ def huge(kind: str) -> CodedTable:
     return coded
 
 
-@pytest.mark.parametrize("kind", [name for name in NAMES if "lstm" not in name])
+@pytest.mark.parametrize("kind", [name for name in CODEWORD_NAMES if "lstm" not in name])
 def test_codewords_near_the_end_of_float32(kind):
     coded = huge(kind)
     rows = np.arange(len(coded))
     assert_near(vectors(onnx_model(coded), rows), coded.decode(rows))
 
 
-@pytest.mark.parametrize("kind", [name for name in NAMES if "lstm" in name])
+@pytest.mark.parametrize("kind", [name for name in CODEWORD_NAMES if "lstm" in name])
 def test_an_lstm_of_huge_numbers_is_refused(kind):
     with pytest.raises(OptionError, match="float64"):
         onnx_model(huge(kind))
+
+
+@pytest.mark.parametrize("kind", TRANSFORM_NAMES)
+def test_transform_codes_are_refused(kind, tmp_path):
+    with pytest.raises(OptionError, match=r"ONNX has no operators that read transform codes, .*`kdcode expand` writes"):
+        export_onnx(coded_table(kind), tmp_path / "t.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_model_says_what_it_was_made_from():

@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from sample_tables import NAMES, coded_table
+from sample_tables import CODEWORD_NAMES, TRANSFORM_NAMES, coded_table
 from torch import nn
 
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
@@ -42,7 +42,11 @@ def a_model(kind: str, form: str, layer: type = CodedEmbedding) -> Classifier:
 
 
 @pytest.mark.parametrize(
-    ("kind", "form"), [*((kind, "packed") for kind in NAMES if "lstm" not in kind), ("grouped", "unpacked")]
+    ("kind", "form"),
+    [
+        *((kind, "packed") for kind in CODEWORD_NAMES if "lstm" not in kind),
+        *((kind, "unpacked") for kind in ("grouped", *TRANSFORM_NAMES)),
+    ],
 )
 def test_exported_programs_take_batches_of_any_size(kind, form):
     model = a_model(kind, form)
@@ -55,7 +59,8 @@ def test_exported_programs_take_batches_of_any_size(kind, form):
 @pytest.mark.parametrize(
     ("kind", "form", "layer"),
     [
-        *((kind, "packed", CodedEmbedding) for kind in NAMES),
+        *((kind, "packed", CodedEmbedding) for kind in CODEWORD_NAMES),
+        *((kind, "unpacked", CodedEmbedding) for kind in TRANSFORM_NAMES),
         *(("grouped", form, layer) for form in CODE_FORMS for layer in (CodedEmbedding, CodedEmbeddingBag)),
     ],
 )

@@ -469,3 +469,42 @@ def test_every_trained_layer_is_frozen_with_its_ties():
 def test_a_layer_itself_cannot_be_frozen_in_place():
     with pytest.raises(OptionError, match="got KDEmbedding itself"):
         freeze_embeddings(KDEmbedding(ROWS, DIM))
+
+
+TRANSFORM = {"composition": "transform", "row_bytes": 26.0, "min_rows": 50}
+
+
+def test_transform_codes_serve_embeddings_and_heads():
+    model, plain = LanguageModel().eval(), LanguageModel().eval()
+    report = compress_embeddings(model, **TRANSFORM)
+    assert isinstance(model.words, CodedEmbedding)
+    assert isinstance(model.head, CodedOutput)
+    assert model.words.nbytes == report.layers[0].after == report.layers[0].coded.sizes.embedding <= 26 * ROWS
+    assert "transform, " in report.layers[0].what
+    torch.testing.assert_close(model(IDS), plain(IDS), rtol=0.1, atol=0.5)
+    reached = torch.autograd.grad(model(IDS).square().sum(), model.body.weight)[0]
+    assert reached.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"trainable": True}, "trainable: transform codes have no codewords to train; give another composition, or a"),
+        ({"calibrate": [torch.zeros(2, 3).long()]}, "calibrate: transform codes cannot be fitted to states; give anot"),
+    ],
+)
+def test_transform_codes_are_neither_trained_nor_calibrated(asked, said):
+    model = LanguageModel()
+    with pytest.raises(OptionError, match=said):
+        compress_embeddings(model, **TRANSFORM, **asked)
+    assert isinstance(model.words, nn.Embedding)
+
+
+@pytest.mark.parametrize("asked", [{"trainable": True}, {"calibrate": [torch.arange(60).view(6, 10)]}])
+def test_a_size_has_codewords_where_they_are_needed(asked):
+    plain = Holder(words=nn.Embedding(2000, DIM))
+    model = copy.deepcopy(plain) if "trainable" in asked else LanguageModel()
+    compress_embeddings(model, "3x", effort="fast", min_rows=50, **asked)
+    assert model.words.codec.spec.has_codewords
+    chosen = compress_embeddings(plain, "3x", effort="fast", min_rows=50).layers[0].coded
+    assert not chosen.spec.has_codewords  # else this says nothing

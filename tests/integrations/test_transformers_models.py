@@ -359,3 +359,32 @@ def test_the_folder_can_be_moved(tmp_path):
     loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "there")
     assert [tensor.dtype for tensor in chain(loaded.parameters(), loaded.buffers())]
     assert torch.equal(logits_of(loaded), logits_of(model))
+
+
+TRANSFORM = {"composition": "transform", "row_bytes": 20.0, "min_rows": 1000}
+
+
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_transform_codes_are_saved_and_loaded(name, tmp_path):
+    torch.manual_seed(0)
+    model = MODELS[name]().eval()
+    report = compress_embeddings(model, **TRANSFORM)
+    model.save_pretrained(tmp_path / "coded")
+    loaded, info = auto_class(name).from_pretrained(tmp_path / "coded", output_loading_info=True)
+    assert not any(info.values())
+    assert torch.equal(logits_of(loaded), logits_of(model))
+    tables = [layer for layer in loaded.modules() if isinstance(layer, CodedEmbedding)]
+    assert [table.nbytes for table in tables] == [report.layers[0].after]
+    assert tables[0].row_classes is not None
+
+
+def test_damaged_transform_codes_are_refused(tmp_path):
+    torch.manual_seed(0)
+    model = llama().eval()
+    compress_embeddings(model, **TRANSFORM)
+    layer = model.model.embed_tokens
+    for name, damage in (("row_starts", lambda: layer.row_starts.add_(1)), ("steps", layer.codec.steps.neg_)):
+        damage()
+        model.save_pretrained(tmp_path / name)
+        with pytest.raises(StorageError, match=r"model\.embed_tokens: "):
+            transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name)

@@ -81,7 +81,7 @@ def test_a_checkpoint_of_another_version_is_refused(version, tmp_path):
 
 
 def state_of(step, **more):
-    return {"step": step, "stage": 0, "seconds": 1.5, "state": {}, **more}
+    return {"step": step, "stage": 0, "seconds": 1.5, "losses": [0.5], "state": {}, **more}
 
 
 def learned(path):
@@ -162,6 +162,10 @@ PLAN = {"identity": "goal", "options": None, "probes": {"K=4": [0.5, 1.0]}}
         *({"identity": "run", "state": state, "plan": None} for state in [{}, {"step": 7}, state_of(1, more=2)]),
         *({"identity": "run", "state": state_of(value), "plan": None} for value in ["1", 1.0, True, None]),
         {"identity": "run", "state": state_of(1, state=None), "plan": None},
+        *(
+            {"identity": "run", "state": state_of(1, losses=losses), "plan": None}
+            for losses in (1, [1], ["a"], [[0.5]])
+        ),
         *({"identity": None, "state": None, "plan": {**PLAN, name: 7}} for name in PLAN),
         *({"identity": None, "state": None, "plan": {**PLAN, "probes": {"K": value}}} for value in (1, [1], ["a"])),
     ],

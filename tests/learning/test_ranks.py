@@ -11,7 +11,7 @@ from rank_processes import run_ranks
 
 import kdcode
 from kdcode.errors import OptionError
-from kdcode.evaluation import evaluate
+from kdcode.evaluation import compare_tables
 from kdcode.learning.identity import TableContent, run_identity
 from kdcode.learning.ranks import ALONE, Ranks, joined_ranks
 from kdcode.learning.row_share import BLOCK_ROWS, RowShare
@@ -103,7 +103,7 @@ def test_two_ranks_find_what_one_process_finds(name, ranks, matrix, weights):
     assert measured["fingerprint"] == theirs["fingerprint"]
     assert measured["options"] == theirs["options"]
     coded = kdcode.load(out / f"{name}.kdc", check="full")
-    lost = evaluate(table, coded, table.weights)
+    lost = compare_tables(table, coded, table.weights)
     assert {key: round(value, 6) for key, value in lost.as_dict().items()} == {
         key: pytest.approx(measured[key], abs=2e-6) for key in lost.as_dict()
     }

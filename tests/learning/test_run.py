@@ -16,7 +16,7 @@ from kdcode.learning import Checkpoint
 from kdcode.learning.checkpoint_file import read_checkpoint, write_checkpoint
 from kdcode.learning.identity import run_identity
 from kdcode.learning.progress import StepReport
-from kdcode.learning.run import Run
+from kdcode.learning.run import CURVE_POINTS, Run
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 
@@ -132,6 +132,7 @@ def test_a_killed_run_resumes_and_ends_the_same(changes, tmp_path):
         assert [report.step for report in resumed_reports] == list(range(step + 1, total + 1))
         assert resumed_reports[-1].loss == pytest.approx(reports[-1].loss, rel=1e-6)
         assert np.array_equal(resumed.codes, whole.codes), step
+        assert resumed.provenance["curve"] == whole.provenance["curve"], step
         for name, tensor in whole.codec.tensors().items():
             assert np.array_equal(resumed.codec.tensors()[name], tensor), (step, name)
         checkpoint.remove()
@@ -175,6 +176,42 @@ def test_stages_count_on_from_each_other():
         for step in range(1, steps + 1):
             run.after_step(StepReport(step, steps, 0.5, 0.0, 0.0, 0))
     assert [(report.step, report.total_steps) for report in reports] == [(step, 5) for step in range(1, 6)]
+
+
+@pytest.mark.parametrize(("steps", "kept"), [(1, [1]), (5, [1, 2, 3, 4, 5]), (96, range(3, 97, 3))])
+def test_a_run_remembers_the_loss_of_evenly_spaced_steps_and_of_the_last(steps, kept):
+    run = Run(steps)
+    run.begin(0)
+    for step in range(1, steps + 1):
+        run.after_step(StepReport(step, steps, 1 / (step + 1), 0.0, 0.0, 0))
+    assert run.curve == {"steps": steps, "losses": [float(f"{1 / (step + 1):.4g}") for step in kept]}
+    assert len(kept) <= CURVE_POINTS
+
+
+def test_a_curve_has_all_its_points_where_a_learner_is_done_early():
+    run = Run({0: [1.0] * 4, 1: [1.0] * 2})
+    for stage, reports in ((0, [(1, 0.5), (4, 0.25)]), (1, [(2, 0.125)])):
+        run.begin(stage)
+        for step, loss in reports:
+            run.after_step(StepReport(step, 4, loss, 0.0, 0.0, 0))
+    assert run.curve == {"steps": 6, "losses": [0.5, 0.25, 0.25, 0.25, 0.125, 0.125]}
+
+
+def test_a_loss_that_is_no_number_is_none_in_a_curve():
+    run = Run(3)
+    run.begin(0)
+    for step, loss in ((1, 0.5), (2, float("nan")), (3, float("inf"))):
+        run.after_step(StepReport(step, 3, loss, 0.0, 0.0, 0))
+    assert run.curve == {"steps": 3, "losses": [0.5, None, None]}
+
+
+def test_the_curve_of_a_run_is_in_the_provenance_of_its_table():
+    reports = []
+    coded = kdcode.compress(table(), options=options_of(RUNS["additive"]), progress=reports.append)
+    assert len(reports) < CURVE_POINTS
+    losses = [float(f"{report.loss:.4g}") for report in reports]
+    assert coded.provenance["curve"] == {"steps": len(reports), "losses": losses}
+    assert losses[-1] < losses[0]
 
 
 def test_the_identity_of_a_run_is_its_settings_its_vectors_and_its_weights():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_tables import KINDS, NAMES, coded_table
+from sample_tables import CODEWORD_NAMES, KINDS, NAMES, TRANSFORM_NAMES, coded_table
 from torch import nn
 
 from kdcode import bitpack
@@ -47,7 +47,20 @@ def test_ids_outside_the_table_are_refused_as_nn_embedding_does(kind, form, ids)
             refuses(torch.tensor(ids))
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("form", ["packed", "unpacked"])
+@pytest.mark.parametrize("kind", TRANSFORM_NAMES)
+def test_transform_codes_serve_other_float_types_and_do_not_train(kind, form):
+    for dtype, tolerance in ((torch.float16, 0.02), (torch.bfloat16, 0.1), (torch.float64, 1e-5)):
+        layer, plain = pair(kind, form=form)
+        ids = torch.tensor([[3, 3, 0], [19, 7, 3]])
+        found = layer.to(dtype)(ids)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.float(), plain(ids), rtol=tolerance, atol=tolerance)
+    with pytest.raises(OptionError, match="trainable: transform codes have no codewords to train; leave it out, or"):
+        pair(kind, form=form, trainable=True)
+
+
+@pytest.mark.parametrize("kind", CODEWORD_NAMES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 0.02), (torch.bfloat16, 0.1), (torch.float64, 1e-6)])
 def test_other_float_types_give_nearly_the_same_vectors_and_train(kind, dtype, tolerance):
     layer, plain = pair(kind, trainable=True)

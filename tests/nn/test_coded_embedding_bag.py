@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sample_tables import KINDS, NAMES, coded_table
+from sample_tables import CODEWORD_NAMES, KINDS, NAMES, coded_table
 from torch import nn
 
 from kdcode.errors import OptionError
@@ -47,7 +47,7 @@ def test_ids_outside_the_table_are_refused(kind, mode, ids):
                 layer(torch.tensor(ids))
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", CODEWORD_NAMES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 0.02), (torch.bfloat16, 0.1), (torch.float64, 1e-6)])
 def test_other_float_types_give_nearly_the_same_bags_and_train(kind, mode, dtype, tolerance):

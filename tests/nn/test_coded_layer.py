@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from sample_tables import KINDS, coded_table
+from sample_tables import CODEWORD_NAMES, KINDS, TRANSFORM_NAMES, coded_table
 from torch import nn
 
 import kdcode
-from kdcode.errors import KdcodeError, OptionError
+from kdcode.errors import KdcodeError, OptionError, StorageError
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
 
 pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
@@ -50,7 +50,11 @@ def test_a_packed_layer_takes_the_bytes_of_the_file(layer_class, kind, dtype):
         assert sum(value.nbytes for value in tensors.values()) == coded.sizes.embedding
         expected = {f"codec.{name}": str(value.dtype) for name, value in coded.codec.tensors().items()}
         found = {name: str(value.dtype).removeprefix("torch.") for name, value in tensors.items()}
-        assert found == {"code_rows": "uint8", **expected}
+        ragged = {"row_classes": "uint8", "row_starts": "int64"} if kind == "transform" else {}
+        expected = {
+            name: own.replace("uint16", "int16") for name, own in expected.items()
+        }  # torch lacks much of uint16
+        assert found == {"code_rows": "uint8", **ragged, **expected}
         assert not list(layer.parameters())
 
 
@@ -67,11 +71,12 @@ def test_few_and_many_rows_are_decoded_alike(kind, dtype, count):
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
 def test_a_layer_is_built_from_its_configuration_and_a_state_dict(layer_class, kind, dtype):
     coded = coded_table(kind, dtype, rows=ROWS)
-    for form in FORMS:
+    for form in FORMS if kind in CODEWORD_NAMES else FORMS[:2]:
         layer = layer_class(coded, 3, **form, dtype=torch.bfloat16)
         config = json.loads(json.dumps(layer.config))
         other = layer_class.from_config(config)
-        assert torch.equal(other(GRID), torch.zeros_like(layer(GRID))) or kind.endswith("lstm")
+        if "lstm" not in kind and (kind != "transform" or form["form"] == "unpacked"):  # there zeros are no rows
+            assert torch.equal(other(GRID), torch.zeros_like(layer(GRID)))
         other.load_state_dict(stored(layer))
         assert torch.equal(other(GRID), layer(GRID))
         assert other.config == layer.config
@@ -88,9 +93,11 @@ def test_configurations_of_bags_keep_how_they_pool():
 
 
 @pytest.mark.parametrize("layer_class", LAYERS)
-@pytest.mark.parametrize("form", FORMS)
-def test_a_layer_without_memory_is_filled_by_assignment(layer_class, form):
-    layer = layer_class(coded_table("scaled-rotated", "int8", rows=ROWS), 3, **form)
+@pytest.mark.parametrize(
+    ("kind", "form"), [*(("scaled-rotated", form) for form in FORMS), *(("transform", form) for form in FORMS[:2])]
+)
+def test_a_layer_without_memory_is_filled_by_assignment(layer_class, kind, form):
+    layer = layer_class(coded_table(kind, "int8", rows=ROWS), 3, **form)
     other = layer_class.from_config(layer.config, device="meta")
     assert {value.device.type for value in other.state_dict().values()} == {"meta"}
     assert other(GRID.to("meta")).shape == layer(GRID).shape
@@ -132,10 +139,13 @@ def test_configurations_that_are_none_are_refused(change):
 
 
 @pytest.mark.parametrize("layer_class", LAYERS)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_safetensors_pickle_and_copies_keep_the_layer(layer_class, dtype, tmp_path):
-    for form in FORMS:
-        layer = layer_class(coded_table("scaled-lstm", dtype, rows=ROWS), 3, **form).bfloat16()
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [*(("scaled-lstm", dtype) for dtype in ("float32", "float16", "int8")), ("transform", ""), ("transform-plain", "")],
+)
+def test_safetensors_pickle_and_copies_keep_the_layer(layer_class, kind, dtype, tmp_path):
+    for form in FORMS if kind in CODEWORD_NAMES else FORMS[:2]:
+        layer = layer_class(coded_table(kind, dtype, rows=ROWS), 3, **form).bfloat16()
         model = nn.ModuleDict({"embedding": layer})
         safetensors.torch.save_model(model, str(tmp_path / "model.safetensors"))
         other = nn.ModuleDict({"embedding": layer_class.from_config(layer.config)})
@@ -173,9 +183,11 @@ def test_vectors_have_the_default_type_of_torch():
 
 
 @pytest.mark.parametrize("layer_class", LAYERS)
-@pytest.mark.parametrize("form", FORMS)
-def test_device_is_where_everything_lives(layer_class, form):
-    coded = coded_table("scaled-lstm", "int8", rows=ROWS)
+@pytest.mark.parametrize(
+    ("kind", "form"), [*(("scaled-lstm", form) for form in FORMS), *(("transform", form) for form in FORMS[:2])]
+)
+def test_device_is_where_everything_lives(layer_class, kind, form):
+    coded = coded_table(kind, "int8", rows=ROWS)
     for layer in (layer_class(coded, **form, device="meta"), layer_class(coded, **form).to("meta")):
         assert {value.device.type for value in layer.state_dict().values()} == {"meta"}
         assert layer(GRID.to("meta")).device.type == "meta"
@@ -199,6 +211,41 @@ def test_compiled_layers_give_the_same(layer_class, kind, dtype):
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     for grid in (GRID[:, :1], GRID):  # fewer rows than half the codewords, and more
         torch.testing.assert_close(compiled(grid), layer(grid), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer_class", LAYERS)
+@pytest.mark.parametrize("kind", TRANSFORM_NAMES)
+def test_compiled_layers_over_transform_codes_give_the_same(layer_class, kind):
+    """Unpacked codes are part of the graph; packed ones, which numpy decodes, are left out of it."""
+    for form in ("packed", "unpacked"):
+        torch.compiler.reset()
+        layer = layer_class(coded_table(kind, rows=ROWS), padding_idx=3, form=form)
+        compiled = torch.compile(layer, backend="aot_eager", fullgraph=form == "unpacked")
+        torch.testing.assert_close(compiled(GRID), layer(GRID), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("kind", TRANSFORM_NAMES)
+def test_packed_transform_codes_are_not_recorded_to_run_elsewhere(kind):
+    coded = coded_table(kind, rows=ROWS)
+    for record in (lambda layer: torch.export.export(layer, (GRID,)), lambda layer: torch.jit.trace(layer, GRID)):
+        with pytest.raises(OptionError, match=r'decoded by numpy, .* make the layer with form="unpacked"'):
+            record(CodedEmbedding(coded))
+    layer = CodedEmbedding(coded, form="unpacked")
+    for record in (lambda: torch.export.export(layer, (GRID,)).module(), lambda: torch.jit.trace(layer, GRID)):
+        torch.testing.assert_close(record()(GRID + 1 - GRID // 19), layer(GRID + 1 - GRID // 19), rtol=1e-5, atol=1e-5)
+
+
+def test_damaged_transform_codes_are_refused_where_they_are_read():
+    layer = CodedEmbedding(coded_table("transform", rows=ROWS))
+    layer(GRID)
+    layer.row_starts[0] = 10**6
+    with pytest.raises(StorageError, match="row"):
+        layer(GRID)
+    layer = CodedEmbedding(coded_table("transform", rows=ROWS))
+    layer.codec.steps[0] = -1
+    with pytest.raises(OptionError, match="steps: expected numbers above 0"):
+        layer(GRID)
 
 
 @pytest.mark.parametrize("layer_class", LAYERS)

@@ -7,18 +7,20 @@ import copy
 import numpy as np
 import pytest
 import torch
-from sample_tables import DTYPES, KINDS, NAMES, coded_table, words
+from sample_tables import CODEWORD_KINDS, CODEWORD_NAMES, DTYPES, TRANSFORM_NAMES, coded_table, words
 from torch import nn
 
 import kdcode
 from kdcode.codec import CodecSpec
-from kdcode.codec.spec import COMPOSITIONS
-from kdcode.codec_torch import make_module
+from kdcode.codec.spec import COMPOSITIONS as ALL_COMPOSITIONS
+from kdcode.codec.spec import TRANSFORM
+from kdcode.codec_torch import make_module, module_of
 from kdcode.errors import OptionError
 from kdcode.nn import FixedAssignment, FreeAssignment, KDEmbedding, QueryAssignment
 from kdcode.nn.assignment import LEARNED
 
 N, DIM = 30, 6
+COMPOSITIONS = [name for name in ALL_COMPOSITIONS if name != TRANSFORM]
 FLOATS = [(torch.float16, 0.02), (torch.bfloat16, 0.1), (torch.float64, 1e-6)]
 
 
@@ -102,7 +104,7 @@ def test_ids_outside_the_table_are_refused_while_training_and_after(composition,
             module(torch.tensor(ids))
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", CODEWORD_NAMES)
 @pytest.mark.parametrize("ids", [[-1], [5], [[0, 1], [2, -5]]])
 def test_ids_outside_a_coded_table_are_refused(kind, ids):
     with pytest.raises(IndexError):
@@ -228,7 +230,7 @@ def test_other_float_types_give_nearly_the_same_vectors_and_train(composition, d
     assert torch.equal(module.codes, reference.codes)
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", CODEWORD_NAMES)
 @pytest.mark.parametrize(("dtype", "tolerance"), FLOATS)
 def test_every_kind_of_table_serves_other_float_types(kind, dtype, tolerance):
     coded = coded_table(kind)
@@ -259,7 +261,7 @@ def test_from_codes_keeps_codes_and_trains_codewords():
     assert float(module.codec.codebook.grad.abs().sum()) > 0
 
 
-@pytest.mark.parametrize(("kind", "dtype"), KINDS)
+@pytest.mark.parametrize(("kind", "dtype"), CODEWORD_KINDS)
 def test_from_coded_starts_as_the_table_and_to_coded_gives_it_back(kind, dtype):
     coded = coded_table(kind, dtype, symbols=words(5))
     decoded = coded.decode(range(5))
@@ -274,6 +276,18 @@ def test_from_coded_starts_as_the_table_and_to_coded_gives_it_back(kind, dtype):
     same = module.to_coded(codebook_dtype=dtype)
     assert same.spec == coded.spec
     np.testing.assert_allclose(same.decode(range(5)), decoded, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", TRANSFORM_NAMES)
+def test_transform_codes_cannot_be_trained(kind):
+    coded = coded_table(kind)
+    for arguments in ({}, {"learn_codes": True}):
+        with pytest.raises(OptionError, match="coded: transform codes have no codewords to train; compress the table"):
+            KDEmbedding.from_coded(coded, **arguments)
+    with pytest.raises(OptionError, match="composition: a transform codec has no codewords to learn"):
+        KDEmbedding(5, 7, composition=module_of(coded.codec))
+    with pytest.raises(OptionError, match="composition: the shape of a transform codec follows from a table"):
+        KDEmbedding(5, 7, composition="transform")
 
 
 @pytest.mark.parametrize("kind", ["scaled-linear", "scaled-rotated", "scaled-lstm"])
@@ -343,7 +357,7 @@ def test_fresh_logits_are_where_the_codec_is():
     assert module.assignment.logits.device.type == "meta"
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", CODEWORD_NAMES)
 def test_codes_of_a_table_are_learned_further(kind):
     coded = coded_table(kind)
     if coded.spec.scale_bits:
@@ -360,7 +374,7 @@ def test_codes_of_a_table_are_learned_further(kind):
     assert not torch.equal(module.codes, torch.from_numpy(coded.codes.astype("int64")))
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", CODEWORD_NAMES)
 @pytest.mark.parametrize("learn", [False, True])
 def test_code_dropout_leaves_out_codewords_in_training_alone(kind, learn):
     coded = coded_table(kind)

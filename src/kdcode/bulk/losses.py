@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray
-from kdcode.evaluation.reconstruction import error_ratio
+from kdcode.evaluation.row_losses import error_ratio
 
 _ROUNDING = 1e-12
 """Share of the energy below which a difference of sums is no variance any more."""

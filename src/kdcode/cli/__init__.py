@@ -42,6 +42,9 @@ COMMANDS = (
     "expand",
     "export",
     "verify",
+    "evaluate",
+    "compare",
+    "report",
     "formats",
     "completion",
 )

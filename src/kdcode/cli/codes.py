@@ -30,12 +30,18 @@ _SYMBOLS_PER_LINE = 12
 def command(file: str, prefix: str | None, min_group: int | None, limit: int, as_json: bool) -> None:
     """List symbols of a .kdc FILE that share a code.
 
-    The largest groups come first. With --prefix, all codes that start alike are listed, sorted by code.
+    The largest groups come first. With --prefix, all codes that start alike are listed, sorted by code. Transform codes
+    are shown as the levels of their coordinates, and have no --prefix.
     """
     from kdcode.storage import load
 
     coded = load(input_file(file))
     least = min_group or (2 if prefix is None else 1)
+    if prefix is not None and not coded.spec.has_codewords:
+        raise OptionError(
+            "--prefix: this table has transform codes, whose integers are levels of coordinates and not codewords, so "
+            "that codes that start alike have little in common; leave it out"
+        )
     with naming_flags(OptionError):
         groups = [(code, rows) for code, rows in coded.code_groups(_integers(prefix)) if len(rows) >= least]
     if prefix is None:
@@ -45,9 +51,10 @@ def command(file: str, prefix: str | None, min_group: int | None, limit: int, as
         page.print_json([{"code": code, "symbols": coded.symbols_at(rows)} for code, rows in listed])
     else:
         for code, rows in listed:
-            click.echo(f"{page.code_text(code)}  {_words(coded, rows)}")
+            click.echo(f"{page.code_text(code, coded.spec)}  {_words(coded, rows)}")
     if not groups:
-        click.echo(f"no code here has {least} or more symbols; --prefix shows codes that begin alike", err=True)
+        hint = "; --prefix shows codes that begin alike" if coded.spec.has_codewords else ""
+        click.echo(f"no code here has {least} or more symbols{hint}", err=True)
     elif len(groups) > len(listed):
         click.echo(f"… and {len(groups) - len(listed):,} more groups; --limit 0 shows all", err=True)
 

@@ -222,12 +222,15 @@ def _promise(table: VectorTable | TableShard, options: CompressOptions, *, quiet
     with naming_flags(OptionError):
         promised = promised_sizes(table, options)
     if not quiet:
-        heading = f"{len(table):,} x {table.embedding_dim:,} to {_setting(options)}; promised:"
+        shape, promise = f"{len(table):,} x {table.embedding_dim:,}", "at most" if options.row_bytes else "promised"
+        heading = f"{shape} to {_setting(options)}; {promise}:"
         page.echo([heading, *page.size_rows(promised, len(table), table.embedding_dim)], err=True)
     return promised
 
 
 def _setting(options: CompressOptions) -> str:
+    if options.row_bytes is not None:
+        return f"transform codes, {options.row_bytes:.1f} bytes for each row"
     words = f"K={options.codebook_size}, D={options.code_length}, {page.composition(options)}, {options.codebook_dtype}"
     return words + (f", scales of {options.scale_bits} bits" if options.scale_bits else "")
 
@@ -244,13 +247,19 @@ def _result(coded: CodedTable, path: str, checkpoint: Checkpoint | None) -> dict
 
 def _lines(result: dict[str, Any], coded: CodedTable, promised: Sizes, file_bytes: int) -> list[str]:
     facts = {
-        "size": f"{page.amount(promised.total)} without the header, exactly as promised",
+        "size": _kept_promise(coded.sizes.total, promised.total),
         **page.quality(result, coded),
         "learned in": clock(result["seconds"]),
     }
     title = "standard output" if result["file"] == STANDARD else shown(result["file"])
     sizes = page.size_rows(coded.sizes, len(coded), coded.embedding_dim, file_bytes)
     return [click.style(title, bold=True), *sizes, "", *(f"  {line}" for line in page.pairs(facts))]
+
+
+def _kept_promise(taken: int, promised: int) -> str:
+    """How the size without the header compares with the promise: rows of transform codes differ in length."""
+    exactly = "exactly as promised" if taken == promised else f"at most {page.amount(promised)} were promised"
+    return f"{page.amount(taken)} without the header, {exactly}"
 
 
 def _suggest(coded: CodedTable, asked: Asked, target: str, format_flags: list[str]) -> None:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import click
 
 from kdcode.cli.files import STANDARD, check_target
 from kdcode.cli.flags import example
 from kdcode.cli.learn import learn, require_learning
+from kdcode.cli.shell import command_line
+from kdcode.progress_bar import progress
+
+if TYPE_CHECKING:
+    from kdcode.coded import CodedTable
+    from kdcode.table import VectorTable
 
 
-@click.command("demo", epilog=example("kdcode demo", "kdcode demo --out glove-demo.kdc"))
+@click.command(
+    "demo", epilog=example("kdcode demo", "kdcode demo --out glove-demo.kdc", "kdcode demo --report glove-demo.html")
+)
 @click.option("--out", "target", type=click.Path(), help="Save the compressed table to this .kdc file.")
-@click.option("--force", is_flag=True, help="Overwrite the --out file if it exists.")
+@click.option("--report", "page", type=click.Path(), help="Write the page of `kdcode report` about it to this file.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.option("--quiet", is_flag=True, help="Do not show progress on stderr.")
-def command(target: str | None, force: bool, quiet: bool) -> None:
+def command(target: str | None, page: str | None, force: bool, quiet: bool) -> None:
     """Compress 10,000 word vectors and show the result.
 
     It takes less than a minute. The vectors, GloVe's for common English words, are included in the package.
@@ -26,10 +36,11 @@ def command(target: str | None, force: bool, quiet: bool) -> None:
     from kdcode.options import CompressOptions
     from kdcode.storage import save
 
-    if target == STANDARD:
-        raise click.UsageError("--out takes the name of a file; standard output is for the page")
-    if target is not None:
-        check_target(target, force=force)
+    for flag, file in (("--out", target), ("--report", page)):
+        if file == STANDARD:
+            raise click.UsageError(f"{flag} takes the name of a file; standard output is for what the demo shows")
+        if file is not None:
+            check_target(file, force=force)
     require_learning(quiet=quiet)
     table = glove_50d()
     options = CompressOptions(codebook_size=16, code_length=16, codebook_dtype="int8")
@@ -39,5 +50,15 @@ def command(target: str | None, force: bool, quiet: bool) -> None:
     crowded = learn(table, crowding, title="learning very short codes", quiet=quiet)
     with TemporaryDirectory() as folder:
         file_bytes = save(coded, target or Path(folder, "demo.kdc"))
-    demo = Demo(table, coded, crowded, file_bytes, Path(target) if target else None)
+    if page is not None:
+        _write_report(table, coded, file_bytes, page, quiet=quiet)
+    demo = Demo(table, coded, crowded, file_bytes, Path(target) if target else None, Path(page) if page else None)
     click.echo("\n".join(render(demo)))
+
+
+def _write_report(table: VectorTable, coded: CodedTable, file_bytes: int, page: str, *, quiet: bool) -> None:
+    from kdcode.report import About, make_report
+
+    about = About("glove-50d", "demo.kdc", file_bytes, command_line("demo", [], ["--report", page]))
+    with progress("writing the report", quiet=quiet) as advance:
+        make_report(table, coded, about=about, on_progress=advance).write(page)

@@ -13,8 +13,10 @@ from kdcode.cli import page
 from kdcode.cli.shell import command_line
 from kdcode.coded import CodedTable
 from kdcode.mapping import TableMapping
+from kdcode.printable import shown
 from kdcode.progress_bar import clock
 from kdcode.table import VectorTable
+from kdcode.wording import percent, shared_codes
 
 WIDTH = 80
 WORDS = ("king", "monday", "france", "piano", "river")
@@ -36,6 +38,7 @@ class Demo:
         crowded: the same words in codes so few that words have to share them.
         file_bytes: size of the saved `coded`.
         kept: where `coded` was kept, or None.
+        report: where the report about it was written, or None.
     """
 
     table: VectorTable
@@ -43,6 +46,7 @@ class Demo:
     crowded: CodedTable
     file_bytes: int
     kept: Path | None
+    report: Path | None = None
 
 
 def render(demo: Demo) -> Iterator[str]:
@@ -93,8 +97,8 @@ def _loss(demo: Demo) -> Iterator[str]:
     yield _heading("What was lost")
     yield f"  {error:.1%} of the variance (relative error {error:.4f})"
     yield f"  mean cosine between a vector and its copy: {cosine:.4f}"
-    yield f"  {page.percent(recall)} of a word's 10 nearest words are the same as before"
-    yield f"  shared codes: {page.shared_codes(demo.coded.shared_codes, len(demo.coded), 'words')}"
+    yield f"  {percent(recall)} of a word's 10 nearest words are the same as before"
+    yield f"  shared codes: {shared_codes(demo.coded.shared_codes, len(demo.coded), 'words')}"
 
 
 def _codes(demo: Demo) -> Iterator[str]:
@@ -128,20 +132,24 @@ def _groups(demo: Demo) -> Iterator[str]:
         subsequent_indent="  ",
     )
     groups = dict(crowded.code_groups())
-    shown: set[tuple[int, ...]] = set()
+    seen: set[tuple[int, ...]] = set()
     for anchor in ANCHORS:
         code = crowded.code_of(anchor)
-        if code in shown:
+        if code in seen:
             continue
-        shown.add(code)
+        seen.add(code)
         group = demo.table.matrix[groups[code]]
         alike = _nearest(VectorTable(crowded.symbols_at(groups[code]), group), anchor, len(group) - 1)
-        text, size = page.code_text(code), f"({len(group)})"
+        text, size = page.code_text(code, crowded.spec), f"({len(group)})"
         words = page.clipped([anchor, *alike], WIDTH - 6 - len(text) - len(size))
         yield f"  {click.style(text, fg='green')}  {words} {click.style(size, dim=True)}"
 
 
 def _commands(demo: Demo) -> Iterator[str]:
+    if demo.report is not None:
+        yield _heading("The report", "   (open it in a browser: charts, and an explorer of words and codes)")
+        yield f"  {shown(str(demo.report))}"
+        yield ""
     file = str(demo.kept or "vectors.kdc")
     yield _heading("The same on your own vectors")
     yield "  kdcode compress vectors.txt vectors.kdc --size 20x"

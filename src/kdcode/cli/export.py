@@ -82,7 +82,8 @@ def command(
     symbols. Ids that are negative, or not below the number of rows, are errors.
 
     The faiss index searches the codes of FILE, which are not encoded again; its ids are row numbers. faiss.read_index
-    reads it. LSTM codes and row scales cannot be written. A dash stands for standard input or output.
+    reads it. LSTM codes and row scales cannot be written. Transform codes can be written as neither: expand the file.
+    A dash stands for standard input or output.
     """
     from kdcode.integrations.faiss_index import export_faiss
     from kdcode.integrations.onnx_export import export_onnx

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -23,6 +23,7 @@ from kdcode.printable import shown
 from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
+    from kdcode.coded import CodedTable
     from kdcode.formats import ReadOptions
     from kdcode.table import VectorTable
 
@@ -171,6 +172,28 @@ def _read_parts(source: str, format_name: str | None, options: ReadOptions, *, q
         )
     with progress("reading", quiet=quiet) as advance:
         return read_all(open_source(source, options), advance)
+
+
+def read_rows(
+    source: str, options: ReadOptions, format_name: str | None = None, *, quiet: bool
+) -> VectorTable | CodedTable:
+    """A table in any format, or a .kdc file, which stays coded.
+
+    Of the options those count that mean something for its format: the two tables of a comparison may differ in it.
+    """
+    from kdcode.formats.detection import detect_to_read, is_own
+    from kdcode.storage import load
+
+    if is_of_parts(source):
+        return read_table(source, format_name, options, quiet=quiet)
+    path = input_file(source)
+    if format_name is None and is_own(Path(path)):
+        return load(path)
+    if format_name is None:
+        known = detect_to_read(Path(path)).options
+        given = {item.name: getattr(options, item.name) for item in fields(options) if item.name in known}
+        options = type(options)(**given)
+    return read_table(path, format_name, options, quiet=quiet)
 
 
 def with_weights(table: VectorTable, path: str | None) -> VectorTable:

@@ -115,7 +115,8 @@ def naming_flags(refusal: type[Exception] = click.UsageError) -> Iterator[None]:
         for param in context.command.get_params(context):
             name = param.name or ""
             if isinstance(param, click.Option) and message.startswith((f"{name} ", f"{name}:")):
-                raise refusal(dashed(name) + message.removeprefix(name)) from error
+                rest = in_flags(message.removeprefix(name), context.command, context)
+                raise refusal(dashed(name) + rest) from error
         raise
 
 

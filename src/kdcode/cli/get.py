@@ -36,6 +36,8 @@ def command(file: str, symbols: tuple[str, ...], as_codes: bool, skip_missing: b
     if as_json:
         name = "code" if as_codes else "vector"
         page.print_json([{"symbol": symbol, name: values} for symbol, values in zip(wanted, found, strict=True)])
+    elif as_codes:
+        texts = [page.code_text(coded.code_of(symbol), coded.spec) for symbol in wanted]
+        page.echo(f"{shown(word)} {text}" for word, text in zip(wanted, texts, strict=True))
     elif wanted:
-        mark = "-" if as_codes else " "
-        page.echo(f"{shown(word)} {mark.join(map(str, row))}" for word, row in zip(wanted, found, strict=True))
+        page.echo(f"{shown(word)} {' '.join(map(str, row))}" for word, row in zip(wanted, found, strict=True))

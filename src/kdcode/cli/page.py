@@ -14,13 +14,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.printable import is_safe, shown
+from kdcode.wording import percent, shared_codes
 
 if TYPE_CHECKING:
     from kdcode.arrays import FloatArray
-    from kdcode.codec import Sizes
+    from kdcode.codec import CodecSpec, Sizes
     from kdcode.coded import CodedTable
+    from kdcode.evaluation import RowMatch
     from kdcode.options import CompressOptions
 
+_CODEWORD_FACTS = (
+    *("codebook_size", "code_length", "codeword_dim", "composition", "groups", "codebook_dtype", "scale_bits"),
+)
+_TRANSFORM_FACTS = (
+    *("codebook_size", "code_length", "composition", "lengths", "mean_length", "reflections", "reflection_bits"),
+    *("states", "contexts", "frequencies"),
+)
+"""What `describe` says of the shape of a codec, by its names in the file."""
 _NOT_ASCII = re.compile(r"[^ -~\n]")
 
 
@@ -28,7 +38,7 @@ def describe(coded: CodedTable, path: str) -> dict[str, Any]:
     """Everything that `info` says of a file, by name, as JSON values."""
     file_bytes = Path(path).stat().st_size
     count, dim, sizes = len(coded), coded.embedding_dim, coded.sizes
-    shape = ("codebook_size", "code_length", "codeword_dim", "composition", "groups", "codebook_dtype", "scale_bits")
+    shape = _CODEWORD_FACTS if coded.spec.has_codewords else _TRANSFORM_FACTS
     return {
         "file": path,
         "file_bytes": file_bytes,
@@ -36,7 +46,7 @@ def describe(coded: CodedTable, path: str) -> dict[str, Any]:
         "num_embeddings": count,
         "embedding_dim": dim,
         **{name: getattr(coded.spec, name) for name in shape},
-        "rotated": coded.spec.is_rotated,
+        "rotated": coded.spec.basis if not coded.spec.has_codewords else coded.spec.is_rotated,
         "bits": coded.spec.bits,
         "parameters": coded.spec.parameters,
         "original_bytes": 4 * count * dim,
@@ -63,6 +73,7 @@ def print_json(value: object) -> None:
 def size_rows(sizes: Sizes, num_embeddings: int, embedding_dim: int, file_bytes: int | None = None) -> list[str]:
     """The bytes of each part, their sum, and both ratios; without `file_bytes` it is a promise, header left out."""
     parts = [("codes", sizes.codes), ("codebook", sizes.codebook), ("composition", sizes.composition)]
+    parts = [(name, size) for name, size in parts if size or name != "codebook"]  # transform codes have none
     total, what = (sizes.total, "total") if file_bytes is None else (file_bytes, "file")
     ratio = sizes.ratio(num_embeddings, embedding_dim)
     file_ratio = sizes.file_ratio(num_embeddings, embedding_dim, total)
@@ -97,24 +108,24 @@ def quality(measured: Mapping[str, Any], coded: CodedTable) -> dict[str, str]:
     return lines
 
 
-def shared_codes(shared: int, count: int, what: str = "symbols") -> str:
-    """How many symbols have no code of their own, in words."""
-    if not shared:
-        return f"none: each of the {count:,} {what} has a code of its own"
-    return f"{shared:,} of {count:,} {what} have the same code as another"
+def matched(match: RowMatch, file: str, original: str) -> list[str]:
+    """Which rows were compared, and which symbols are only in the file or only in the original."""
+    if not match.by_symbol:
+        return [f"compared with {original} row by row, since there are no symbols to match: {match.rows:,} rows"]
+    which = f"all {match.rows:,} symbols" if match.is_complete else f"the {match.rows:,} symbols that both have"
+    order = "" if match.same_order else ", which are in another order there"
+    lines = [f"compared with {original}: {which}{order}"]
+    sides = ((original, match.only_in_original, match.missing), (file, match.only_in_copy, match.added))
+    for where, count, some in sides:
+        if count:
+            names = ", ".join(map(shown, some)) + (", …" if count > len(some) else "")
+            lines.append(f"{count:,} {'symbol is' if count == 1 else 'symbols are'} only in {where}: {names}")
+    return lines
 
 
 def is_number(value: object) -> bool:
     """Whether a JSON value is a number that can be shown; files of others may hold anything."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
-
-
-def percent(share: float) -> str:
-    """A share in whole percent; what is not all is never called 100%, and what is there never 0%."""
-    whole = round(100 * share)
-    if whole == 100 and share < 1:
-        return "more than 99%"
-    return "less than 1%" if whole == 0 and share > 0 else f"{whole}%"
 
 
 def composition(options: CompressOptions) -> str:
@@ -148,9 +159,45 @@ def amount(size: int) -> str:
     return f"{size:,} B"
 
 
-def code_text(code: Iterable[int]) -> str:
-    """A code as the paper prints it: 3-1-0-3."""
-    return "-".join(str(int(value)) for value in code)
+def code_text(code: Sequence[int], spec: CodecSpec) -> str:
+    """A code as the paper prints it: 3-1-0-3. A transform code is shown by its levels: 0 1 -2 (5 bytes, sides +-)."""
+    import numpy as np
+
+    from kdcode.codec import TransformSpec
+    from kdcode.codec.transform.trellis import signed
+
+    if not isinstance(spec, TransformSpec):
+        return "-".join(str(int(value)) for value in code)
+    *values, row_class, sides = code
+    levels = " ".join(str(level) for level in signed(np.array(values)).tolist())
+    signs = f"{sides:b}"[1:].replace("1", "+").replace("0", "-")
+    return f"{levels} ({spec.lengths[row_class]} bytes, {f'sides {signs}' if signs else 'no sides'})"
+
+
+def code_shape(coded: CodedTable) -> dict[str, str]:
+    """What the codes of a file are, by what it is called."""
+    from kdcode.codec import TransformSpec
+
+    spec = coded.spec
+    if isinstance(spec, TransformSpec):
+        lengths = f" on average, {len(spec.lengths)} lengths from {min(spec.lengths)} to {max(spec.lengths)}"
+        mean = coded.packed.nbytes / len(coded) if len(coded) else spec.mean_length
+        each = f"{mean:.1f} bytes{lengths}" if len(spec.lengths) > 1 else f"{spec.lengths[0]} bytes"
+        rotation = f"rotation of {spec.reflections} reflections, {spec.reflection_bits} bits a number"
+        return {
+            "code": f"a level for each dimension, {each}",
+            "composition": f"transform, {rotation if spec.reflections else 'no rotation'}, {spec.states} states",
+            "tables": f"{spec.frequencies:,} frequencies of levels, in {spec.contexts} contexts",
+        }
+    scale = f", {spec.scale_bits} bits of scale" if spec.scale_bits else ""
+    groups = f" of {spec.groups} groups" if spec.composition == "grouped" else ""
+    rotated = ", rotated" if spec.is_rotated else ""
+    codewords = f"codewords of {spec.codeword_dim} {spec.codebook_dtype} numbers"
+    return {
+        "code": f"K={spec.codebook_size}, D={spec.code_length}{scale}, {spec.bits} bits per symbol",
+        "composition": f"{spec.composition}{groups}, {codewords}{rotated}",
+        "parameters": f"{spec.parameters:,} (excluding codes)",
+    }
 
 
 def shortest(vector: FloatArray) -> list[float]:

@@ -18,6 +18,7 @@ from kdcode.progress_bar import clock
 
 if TYPE_CHECKING:
     from kdcode.learning import Candidate, Goal, Plan
+    from kdcode.options import CompressOptions
 
 GOALS = ("size", "bits", "max_error")
 
@@ -148,14 +149,19 @@ def plan_lines(found: Plan) -> list[str]:
     return page.columns(rows, right=[column for column in range(len(head)) if column not in (0, 1, 4)])
 
 
+def _shape(options: CompressOptions) -> tuple[str, str, str]:
+    """K, D and the type of codewords; transform codes have none of them."""
+    if options.row_bytes is not None:
+        return "-", "-", "-"
+    return str(options.codebook_size), str(options.code_length), options.codebook_dtype
+
+
 def _cells(candidate: Candidate, recommended: bool) -> tuple[str, ...]:
     options, sizes = candidate.options, candidate.sizes
     return (
         "*" if recommended else "",
         page.composition(options),
-        str(options.codebook_size),
-        str(options.code_length),
-        options.codebook_dtype,
+        *_shape(options),
         page.amount(sizes.codes),
         page.amount(sizes.codebook + sizes.composition),
         page.amount(sizes.embedding),

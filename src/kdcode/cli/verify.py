@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,10 +10,6 @@ from kdcode.cli import page
 from kdcode.cli.files import input_file, read_table, spoken
 from kdcode.cli.flags import FlaggedCommand, example, reading_sections, take
 from kdcode.errors import StorageError
-from kdcode.printable import shown
-
-if TYPE_CHECKING:
-    from kdcode.evaluation import RowMatch
 
 
 @click.command(
@@ -55,7 +51,7 @@ def command(
         sizes = f"{page.amount(found.file_bytes)}, of which {page.amount(found.overhead_bytes)} are header and digests"
         page.echo([f"{spoken(file)} is valid and undamaged: {sizes}"])
         if found.comparison is not None:
-            page.echo(_compared(found.comparison.match, spoken(file), spoken(str(original))))
+            page.echo(page.matched(found.comparison.match, spoken(file), spoken(str(original))))
         quality = page.quality(found.as_dict(), load(path))
         if found.is_as_recorded:
             quality["recorded error"] = f"{found.recorded_error:.4f}   (the same was measured when the file was made)"
@@ -71,18 +67,3 @@ def command(
             f"{spoken(file)}: its symbols are not those of {spoken(str(original))}: {missing:,} are missing, "
             f"{added:,} are added"
         )
-
-
-def _compared(match: RowMatch, file: str, original: str) -> list[str]:
-    """Which rows were compared, and which symbols are only in the file or only in the original."""
-    if not match.by_symbol:
-        return [f"compared with {original} row by row, since there are no symbols to match: {match.rows:,} rows"]
-    which = f"all {match.rows:,} symbols" if match.is_complete else f"the {match.rows:,} symbols that both have"
-    order = "" if match.same_order else ", which are in another order there"
-    lines = [f"compared with {original}: {which}{order}"]
-    sides = ((original, match.only_in_original, match.missing), (file, match.only_in_copy, match.added))
-    for where, count, some in sides:
-        if count:
-            names = ", ".join(map(shown, some)) + (", …" if count > len(some) else "")
-            lines.append(f"{count:,} {'symbol is' if count == 1 else 'symbols are'} only in {where}: {names}")
-    return lines

@@ -6,12 +6,15 @@ on those before them: nothing outside of a codec reads packed rows or takes a co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from kdcode.codec.block_sum import BlockSum
 from kdcode.codec.codec import Codec, Tensors
 from kdcode.codec.compiled_sums import CompiledSums
 from kdcode.codec.lstm import Lstm
 from kdcode.codec.sizes import SizeLimit, Sizes, memory_bytes
-from kdcode.codec.spec import CodecSpec
+from kdcode.codec.spec import TRANSFORM, CodecSpec
 from kdcode.codec.transform import Transform, TransformSpec
 
 __all__ = [
@@ -27,11 +30,17 @@ __all__ = [
     "TransformSpec",
     "codec_from_tensors",
     "make_codec",
+    "make_spec",
     "memory_bytes",
 ]
 
 CODECS: dict[str, type[Codec]] = {codec.kind: codec for codec in (BlockSum, Lstm, Transform)}
 """The one table of kinds; specs and files name them by these keys."""
+
+
+def make_spec(fields: Mapping[str, Any]) -> CodecSpec:
+    """The spec of a kind of codec from its fields by name, such as `dataclasses.asdict` gives them."""
+    return (TransformSpec if fields.get("kind") == TRANSFORM else CodecSpec)(**fields)
 
 
 def codec_from_tensors(spec: CodecSpec, tensors: Tensors) -> Codec:

@@ -11,7 +11,7 @@ from kdcode.errors import OptionError
 
 MAX_HEADER_BYTES = 4096
 """What a file's header, with its metadata, may take."""
-LEARNED_HEADER_BYTES = 2560
+LEARNED_HEADER_BYTES = 3584
 """What it takes at most where `compress` has made the table."""
 
 _UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
@@ -119,6 +119,14 @@ class SizeLimit:
         if self.file_bytes is not None:
             return sizes.learned_file <= self.file_bytes
         return self.bits is None or bits <= self.bits
+
+    def most_embedding(self, num_embeddings: int, embedding_dim: int, symbol_bytes: int) -> int | None:
+        """The most bytes that may replace N x d floats; None where bits of a code are limited, and not bytes."""
+        if self.times is not None:
+            return math.floor(4 * num_embeddings * embedding_dim / self.times)
+        if self.file_bytes is not None:
+            return self.file_bytes - digest_bytes(self.file_bytes) - LEARNED_HEADER_BYTES - symbol_bytes
+        return None
 
     def just_met(self, sizes: Sizes, ratio: float, bits: int) -> SizeLimit:
         """The strictest limit of the same kind that allows a coded table."""

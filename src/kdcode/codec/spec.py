@@ -183,6 +183,12 @@ class CodecSpec:
         return self.kind == BLOCK_SUM and self.basis and self.inner_dim == self.embedding_dim
 
     @property
+    def words(self) -> str:
+        """The shape in words: K=256, D=48, product, rotated."""
+        rotated = ", rotated" if self.is_rotated else ""
+        return f"K={self.codebook_size}, D={self.code_length}, {self.composition}{rotated}"
+
+    @property
     def has_codewords(self) -> bool:
         """Whether positions choose among codewords of a codebook."""
         return True
@@ -203,6 +209,12 @@ class CodecSpec:
         """Bits of each column of a code: D positions, and the level of the row's scale where rows have one."""
         scale = (self.scale_bits,) if self.scale_bits else ()
         return (bitpack.bits_for(self.codebook_size),) * self.code_length + scale
+
+    @property
+    def column_ends(self) -> tuple[int, ...]:
+        """What the integers of each column of a code are below."""
+        scale = (1 << self.scale_bits,) if self.scale_bits else ()
+        return (self.codebook_size,) * self.code_length + scale
 
     @property
     def bits(self) -> int:
@@ -247,6 +259,10 @@ class CodecSpec:
         if self.scale_bits:
             layout["scale_levels"] = ("float32", (1 << self.scale_bits,))
         return layout
+
+    def blank_tensors(self) -> dict[str, npt.NDArray[Any]]:
+        """Tensors of this shape that are a codec, of no use but to be replaced by others."""
+        return {name: np.zeros(shape, dtype) for name, (dtype, shape) in self.tensor_layout().items()}
 
     def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
         """The type and shape of the stored tensors of N rows, by name; None for what the rows themselves decide."""

@@ -8,5 +8,15 @@ from kdcode.codec_torch.kinds import CODEC_MODULES, make_module, module_of
 from kdcode.codec_torch.lstm import LstmModule
 from kdcode.codec_torch.module import CodecModule
 from kdcode.codec_torch.stored import StoredCodec
+from kdcode.codec_torch.transform import TransformModule
 
-__all__ = ["CODEC_MODULES", "BlockSumModule", "CodecModule", "LstmModule", "StoredCodec", "make_module", "module_of"]
+__all__ = [
+    "CODEC_MODULES",
+    "BlockSumModule",
+    "CodecModule",
+    "LstmModule",
+    "StoredCodec",
+    "TransformModule",
+    "make_module",
+    "module_of",
+]

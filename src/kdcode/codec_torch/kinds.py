@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from kdcode.codec import Codec, CodecSpec
-from kdcode.codec.spec import BLOCK_SUM, LSTM
+from kdcode.codec.spec import BLOCK_SUM, LSTM, TRANSFORM
 from kdcode.codec_torch.block_sum import BlockSumModule
 from kdcode.codec_torch.lstm import LstmModule
 from kdcode.codec_torch.module import CodecModule
+from kdcode.codec_torch.transform import TransformModule
 
-CODEC_MODULES: dict[str, type[CodecModule]] = {BLOCK_SUM: BlockSumModule, LSTM: LstmModule}
+CODEC_MODULES: dict[str, type[CodecModule]] = {
+    BLOCK_SUM: BlockSumModule,
+    LSTM: LstmModule,
+    TRANSFORM: TransformModule,
+}
 """The one table of kinds in torch; keys as in `kdcode.codec.CODECS`."""
 
 
@@ -20,7 +25,10 @@ def make_module(spec: CodecSpec, **arguments: Any) -> CodecModule:  # noqa: ANN4
 
 
 def module_of(codec: Codec) -> CodecModule:
-    """The torch twin of a codec, with float weights that can be trained; `StoredCodec` keeps the stored bytes."""
+    """The torch twin of a codec, with float weights that can be trained, but for those of a transform codec.
+
+    `StoredCodec` keeps the stored bytes.
+    """
     module = make_module(codec.spec)
     module.load_codec(codec)
     return module

@@ -128,6 +128,8 @@ class CodecModule(nn.Module):
 
 def shape_of(spec: CodecSpec) -> str:
     """The shape of a codec for printing."""
+    if not spec.has_codewords:
+        return f"{spec.words}, embedding_dim={spec.embedding_dim}"
     return (
         f"{spec.composition}, codebook_size={spec.codebook_size}, code_length={spec.code_length}, "
         f"codeword_dim={spec.codeword_dim}, embedding_dim={spec.embedding_dim}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -12,14 +13,19 @@ from kdcode.codec import Codec, codec_from_tensors
 from kdcode.codec_torch.kinds import CODEC_MODULES
 from kdcode.codec_torch.lookup import lookup, scale_rows
 from kdcode.codec_torch.module import shape_of
+from kdcode.codec_torch.twin import Twin, for_torch
 
 
 class StoredCodec(nn.Module):
     """The tensors of `Codec.tensors()` as buffers, in their stored types: int8 and float16 stay so, with their scales.
 
+    Only uint16 becomes int16, of the same bytes.
+
     Every call computes in float32, or in float64 where sums of codewords may leave float32, with weights that are
     expanded for this call alone, and rounds the vectors to `dtype`. `half()`, `to(torch.bfloat16)` and the like change
     `dtype` and leave the stored tensors as they are.
+
+    Transform codes are decoded by numpy or compiled code, on the CPU: see `in_numpy`.
 
     Args:
         codec: whose tensors are copied.
@@ -37,15 +43,18 @@ class StoredCodec(nn.Module):
         super().__init__()
         self.spec = codec.spec
         self.dtype = torch.get_default_dtype() if dtype is None else dtype
+        self._twin: Twin[Codec] = Twin()
         self.register_buffer("scale_levels", None)
         for name, array in codec.tensors().items():
-            self.register_buffer(name, torch.tensor(array, device=device))
+            self.register_buffer(name, torch.tensor(for_torch(array), device=device))
         self._computed_in = _type_for(codec)
         _ = self.spec.blocks  # kept by the spec from here on: torch.compile cannot compute a cached property
         self._others = tuple(name for name in self.spec.weight_shapes() if name != "codebook")
 
     def decode(self, codes: Tensor) -> Tensor:
         """(n, columns) codes to (n, d) vectors."""
+        if not self.spec.has_codewords:
+            return torch.from_numpy(self.in_numpy().decode(codes.cpu().numpy())).to(codes.device, self.dtype)
         spec, kind = self.spec, CODEC_MODULES[self.spec.kind]
         weights = {name: self._floats(name) for name in self._others}
         # Fewer codewords are expanded by taking those of the codes first, unless there are many codes. Half as many as
@@ -58,6 +67,10 @@ class StoredCodec(nn.Module):
         else:
             vectors = kind.compose_words(spec, weights, self._words(codes))
         return scale_rows(vectors, codes, self.scale_levels).to(self.dtype)
+
+    def in_numpy(self) -> Codec:
+        """The codec of the tensors that are there now; those on another device are fetched when they have changed."""
+        return self._twin.of(dict(self.named_buffers()), self._codec_of)
 
     def stored_tensors(self) -> dict[str, Tensor] | None:
         """The tensors that float32 vectors are composed from, named as in files; None where float64 is needed."""
@@ -87,8 +100,14 @@ class StoredCodec(nn.Module):
         """Choose the type to compute in for the tensors that are there now; for whoever sets them one by one."""
         tensors = dict(self.named_buffers())
         if not any(tensor.is_meta for tensor in tensors.values()):
-            arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
-            self._computed_in = _type_for(codec_from_tensors(self.spec, arrays))
+            self._computed_in = _type_for(
+                self._codec_of({name: tensor.cpu().numpy() for name, tensor in tensors.items()})
+            )
+
+    def _codec_of(self, arrays: dict[str, npt.NDArray[Any]]) -> Codec:
+        """The codec of arrays of the types that torch has, which are those of the file or have their bytes."""
+        layout = self.spec.tensor_layout()
+        return codec_from_tensors(self.spec, {name: array.view(layout[name][0]) for name, array in arrays.items()})
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What `to`, `half`, `cuda` and the like call: tensors move between devices, and only `dtype` changes type."""
@@ -103,7 +122,8 @@ class StoredCodec(nn.Module):
 
     def extra_repr(self) -> str:
         """The shape and the types for printing."""
-        return f"{shape_of(self.spec)}, codebook_dtype={self.spec.codebook_dtype}, dtype={self.dtype}"
+        stored = f", codebook_dtype={self.spec.codebook_dtype}" if self.spec.has_codewords else ""
+        return f"{shape_of(self.spec)}{stored}, dtype={self.dtype}"
 
 
 def _type_for(codec: Codec) -> torch.dtype:

@@ -52,6 +52,11 @@ class RowMatch:
         return not self.only_in_original and not self.only_in_copy
 
 
+def stored_bytes(table: Table) -> int:
+    """Bytes of a table without its symbols: of codes and codec, or of the numbers of a matrix in their own type."""
+    return int(table.matrix.nbytes) if isinstance(table, VectorTable) else table.sizes.embedding
+
+
 class RowPairs:
     """The rows of two tables that belong together, in the order of the original.
 
@@ -81,6 +86,18 @@ class RowPairs:
     def embedding_dim(self) -> int:
         """The dimension d of the vectors."""
         return self.tables[0].embedding_dim
+
+    def place_of(self, row: int) -> int | None:
+        """The number of the pair that a row of the original is in, or None."""
+        if self.original_rows is None:
+            return row
+        at = int(np.searchsorted(self.original_rows, row))
+        return at if at < len(self.original_rows) and self.original_rows[at] == row else None
+
+    def row_numbers(self, side: int, picked: IntArray) -> IntArray:
+        """(n,) rows of some of the pairs in the original (side 0) or in the copy (side 1)."""
+        rows = self._rows[side]
+        return picked if rows is None else rows[picked]
 
     def vectors(self, side: int, picked: IntArray | slice) -> FloatArray:
         """(n, d) vectors of some of the pairs, of the original (side 0) or of the copy (side 1)."""

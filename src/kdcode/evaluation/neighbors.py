@@ -1,23 +1,23 @@
-"""Recall@10: how many of the 10 rows nearest to a row are still among its 10 nearest in a copy of the table."""
+"""Recall@k: how many of the k rows nearest to a row are still among its k nearest in a copy of the table."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.arrays import FloatArray, IntArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.evaluation.matching import RowPairs
 from kdcode.evaluation.parts import TablePart
 
-NEIGHBORS = 10
-"""The k of recall@k; all other rows where a table has fewer than k + 1."""
-
 QUERIES = 1000
-"""How many rows are asked for their nearest, at most."""
+"""How many rows are asked for their nearest, at most, where nobody says how many."""
 
 _FEWEST_QUERIES = 100
 _MULTIPLICATIONS = 15_000_000_000
 """For each table, at most: a second or so on one core. Where that does not do for 1,000 queries there are fewer."""
+
+_QUERIES_AT_ONCE = 1024
+"""Queries whose cosines with a chunk of rows are in memory together: 64 MiB."""
 
 _DIGITS = 10**10
 """Cosines are compared to ten digits: rows that are equal then have equal cosines, however sums were rounded."""
@@ -32,51 +32,75 @@ class NeighborOverlap:
     """Finds the nearest rows of a sample of rows in a table and in its copy, chunk by chunk.
 
     Nearness is the cosine, a row is not its own neighbour, and of rows that are equally near the first ones count.
-    The sample is the same for every table of N rows: all of them up to 1,000, and 1,000 above; where N·d is more than
-    15 million it gets smaller, down to 100 rows. Every row of the table is a candidate, whatever the sample.
+    Every row of the table is a candidate, whatever the sample.
 
-    On one core, with all else that `evaluate` measures, 100,000 x 100 take one or two seconds and 1,000,000 x 100, with
-    150 queries, about six.
+    On one core, with all else that `compare_tables` measures, 100,000 x 100 take one or two seconds and
+    1,000,000 x 100, with 150 queries, about six.
 
     Args:
         pairs: the rows of both tables.
         part: which rows of the tables these are; every part is asked for the rows of the sample.
+        sample: (q,) the numbers of the rows that are asked, among all parts, in order.
+        count: the largest k; all other rows where a table has fewer than k + 1.
     """
 
-    def __init__(self, pairs: RowPairs, part: TablePart) -> None:
+    def __init__(self, pairs: RowPairs, part: TablePart, sample: IntArray, count: int) -> None:
         self._part = part
-        sample = sampled_rows(part.total, pairs.embedding_dim)
-        self._k = min(NEIGHBORS, part.total - 1)
+        self._queries = len(sample)
+        self._k = min(count, part.total - 1)
         here = sample[(sample >= part.first) & (sample < part.first + len(pairs))] - part.first
-        asked = (part.joined(pairs.vectors(side, here).astype(np.float64)) for side in (0, 1))
-        self._sides = [NearestRows(queries.astype(np.float32), sample, self._k) for queries in asked]
+        asked = [part.joined(pairs.vectors(side, here).astype(np.float64)).astype(np.float32) for side in (0, 1)]
+        blocks = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(sample), _QUERIES_AT_ONCE)]
+        self._sides = [[NearestRows(rows[block], sample[block], self._k) for block in blocks] for rows in asked]
         self._room = np.empty(0)  # for cosines, by turns; new memory every time is slow
 
     def add(self, start: int, original: FloatArray, copy: FloatArray) -> None:
         """Take the next (n, d) rows of both tables, the first of which has the number `start` among those here."""
         if not self._k:
             return
-        needed = len(original) * len(self._sides[0].rows)
+        needed = len(original) * min(self._queries, _QUERIES_AT_ONCE)
         if needed > len(self._room):
             self._room = np.empty(needed)
-        for nearest, vectors in zip(self._sides, (original, copy), strict=True):
-            nearest.add(self._part.first + start, vectors, self._room)
+        for blocks, vectors in zip(self._sides, (original, copy), strict=True):
+            units = unit_rows(vectors)
+            for nearest in blocks:
+                nearest.add(self._part.first + start, units, self._room)
 
-    @property
-    def recall(self) -> float:
-        """The share of nearest rows that both have in common; 1 for a single row, which has no neighbours to lose."""
-        if not self._k:
-            return 1.0
-        before, after = (nearest.of_all(self._part) for nearest in self._sides)
-        return float((before[:, :, None] == after[:, None, :]).any(axis=2).mean())
+    def shares(self, k: int) -> DoubleArray:
+        """(q,) for each query the share of its k nearest rows that both tables have in common, once all rows are in.
+
+        It is 1 in a table of a single row, which has no neighbours to lose.
+        """
+        k = min(k, self._k)
+        if not k:
+            return np.ones(self._queries)
+        before, after = ([nearest.of_all(self._part)[:, :k] for nearest in blocks] for blocks in self._sides)
+        found = [_common(one, other) for one, other in zip(before, after, strict=True)]
+        return np.concatenate(found)
 
 
-def sampled_rows(count: int, dim: int) -> IntArray:
-    """The rows of a table of N rows and d dimensions that are asked for their nearest, in order."""
-    most = max(_FEWEST_QUERIES, min(QUERIES, _MULTIPLICATIONS // (count * dim)))
+def _common(one: IntArray, other: IntArray) -> DoubleArray:
+    """(q,) shares of the k distinct numbers in each row of (q, k) that the same row of the other has, too."""
+    both = np.sort(np.concatenate([one, other], axis=1), axis=1)
+    return np.asarray((both[:, 1:] == both[:, :-1]).sum(axis=1) / one.shape[1], dtype=np.float64)
+
+
+def sampled_rows(count: int, dim: int, queries: int | None = None, seed: int = 0) -> IntArray:
+    """The rows of a table of N rows and d dimensions that are asked for their nearest, in order.
+
+    They are the same for every table of this shape: all rows up to 1,000, and 1,000 above; where N·d is more than 15
+    million there are fewer, down to 100.
+
+    Args:
+        count: N.
+        dim: d.
+        queries: how many, where somebody says so.
+        seed: decides which.
+    """
+    most = queries or max(_FEWEST_QUERIES, min(QUERIES, _MULTIPLICATIONS // (count * dim)))
     if count <= most:
         return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
 
 
 class NearestRows:
@@ -89,17 +113,16 @@ class NearestRows:
     """
 
     def __init__(self, queries: FloatArray, own_rows: IntArray, count: int) -> None:
-        self._queries = _units(queries)
+        self._queries = unit_rows(queries)
         self._own_rows = own_rows
         self.rows = np.zeros((len(queries), count), dtype=np.int64)
         self._nearness = np.full((len(queries), count), -2 * _DIGITS, dtype=np.int64)
 
-    def add(self, start: int, vectors: FloatArray, room: npt.NDArray[np.float64]) -> None:
-        """Take the next (n, d) rows, the first of which has the number `start`; `room` is for q·n numbers or more."""
-        # In float64: float32 cannot tell the cosines of rows that are close together.
-        units, shape = _units(vectors), (len(self._queries), len(vectors))
+    def add(self, start: int, units: DoubleArray, room: DoubleArray) -> None:
+        """Take the next (n, d) `unit_rows`, the first of which has the number `start`; `room` is for q·n numbers."""
+        shape = (len(self._queries), len(units))
         cosines = np.matmul(self._queries, units.T, out=room[: shape[0] * shape[1]].reshape(shape))
-        mine = np.flatnonzero((self._own_rows >= start) & (self._own_rows < start + len(vectors)))
+        mine = np.flatnonzero((self._own_rows >= start) & (self._own_rows < start + len(units)))
         cosines[mine, self._own_rows[mine] - start] = -np.inf
         asking, columns = self._candidates(cosines)
         self._merge(asking, columns + start, _rounded(cosines[asking, columns]))
@@ -113,7 +136,7 @@ class NearestRows:
             best._merge(asking, some.reshape(-1), near.reshape(-1))
         return best.rows
 
-    def _candidates(self, cosines: npt.NDArray[np.float64]) -> tuple[IntArray, IntArray]:
+    def _candidates(self, cosines: DoubleArray) -> tuple[IntArray, IntArray]:
         """The queries and columns, in order, of all cosines that may be among the largest, and few others."""
         count, size = self.rows.shape[1], cosines.shape[1]
         enough = (self._nearness[:, -1] + 0.4) / _DIGITS  # of equal ones the earlier row stays
@@ -144,13 +167,17 @@ class NearestRows:
         self.rows, self._nearness = rows[best], nearness[best]
 
 
-def _units(vectors: FloatArray) -> npt.NDArray[np.float64]:
-    """(n, d) vectors at length 1; zero stays zero. In float64, where no square of a float32 is out of range."""
+def unit_rows(vectors: FloatArray) -> DoubleArray:
+    """(n, d) vectors at length 1; zero stays zero.
+
+    In float64, where no square of a float32 is out of range; and float32 cannot tell the cosines of rows that are close
+    together.
+    """
     wide = vectors.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
     np.divide(wide, lengths, out=wide, where=lengths > 0)
     return wide
 
 
-def _rounded(cosines: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _rounded(cosines: DoubleArray) -> npt.NDArray[np.int64]:
     return np.rint(cosines * _DIGITS).astype(np.int64)

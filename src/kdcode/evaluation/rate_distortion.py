@@ -30,7 +30,7 @@ def gaussian_limit(variances: npt.ArrayLike, bits_per_row: float) -> float:
 
 
 def water_level(variances: npt.ArrayLike, bits_per_row: float) -> float:
-    """θ, the squared error of every direction that is coded at all, in the unit of the variances; see `gaussian_limit`."""
+    """θ of `gaussian_limit`: the squared error of every direction that is coded at all, in the variances' unit."""
     given = np.sort(np.asarray(variances, dtype=np.float64).clip(min=0))[::-1]
     found = given[given > 0]
     if not len(found):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kdcode.errors import NoRowsError, StorageError, TableError
-from kdcode.evaluation.reconstruction import TableComparison, evaluate
+from kdcode.evaluation.reconstruction import TableComparison, compare_tables
 from kdcode.inputs import TableSource
 from kdcode.storage import load
 
@@ -87,7 +87,7 @@ def verify(path: str | PathLike[str], original: TableSource | None = None) -> Ve
     if not len(coded):
         raise NoRowsError(str(path))
     try:
-        comparison = None if original is None else evaluate(original, coded)
+        comparison = None if original is None else compare_tables(original, coded)
     except (StorageError, TableError) as error:
         raise StorageError(f"{path}: {error}") from error
     file_bytes = Path(path).stat().st_size

@@ -54,6 +54,15 @@ def detect_to_read(path: Path) -> Format:
     )
 
 
+def is_own(path: Path) -> bool:
+    """Whether a file that is there is a .kdc file, by its name or its first bytes."""
+    return path.name.lower().endswith(".kdc") or _is_own_head(first_bytes(path, _HEAD_BYTES))
+
+
+def _is_own_head(head: bytes) -> bool:
+    return head[8:9] == b"{" and b'"kdcode"' in head
+
+
 def detect_to_write(path: Path) -> Format:
     """The format that the name of a file asks for.
 
@@ -81,7 +90,7 @@ def _unknown(path: Path, why: str) -> FormatError:
 def _by_content(path: Path, head: bytes) -> str | None:
     """The name of the format that the first bytes of a file look like, or None."""
     if head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= path.stat().st_size:
-        if b'"kdcode"' in head:
+        if _is_own_head(head):
             raise FormatError(f"{path}: {_OWN}")
         return "safetensors"
     if head.startswith(_ZIP_MAGIC):

@@ -32,10 +32,7 @@ def read_weights(path: str | Path, table: VectorTable) -> FloatArray:
     Raises:
         FormatError: a line is neither, or the file does not fit the table; the message names the line.
     """
-    found = RowWeights.read(path)
-    if found.by_symbol is not None and found.by_symbol.keys().isdisjoint(table.symbols):
-        raise FormatError(f"{found.file}: none of its {len(found.by_symbol)} symbols is in the table")
-    return found.of_rows(table.symbols, 0, len(table))
+    return RowWeights.read(path).of_table(table.symbols)
 
 
 class RowWeights(NamedTuple):
@@ -54,6 +51,16 @@ class RowWeights(NamedTuple):
         """
         with on_disk(Path(path)) as file:
             return _weights(file)
+
+    def of_table(self, symbols: Sequence[str]) -> FloatArray:
+        """(N,) weights of all rows of a table, by their symbols.
+
+        Raises:
+            FormatError: the file does not fit the table.
+        """
+        if self.by_symbol is not None and self.by_symbol.keys().isdisjoint(symbols):
+            raise FormatError(f"{self.file}: none of its {len(self.by_symbol)} symbols is in the table")
+        return self.of_rows(symbols, 0, len(symbols))
 
     def of_rows(self, symbols: Sequence[str], first: int, total: int) -> FloatArray:
         """(n,) weights of the rows of a table from `first` on, by their symbols or their numbers.

@@ -30,7 +30,7 @@ def pq_codebook(coded: CodedTable) -> FloatArray:
     """
     spec = coded.spec
     fault = None
-    if spec.basis or spec.scale_bits or spec.groups != spec.code_length:
+    if not spec.has_codewords or spec.basis or spec.scale_bits or spec.groups != spec.code_length:
         kind = "rotated " * spec.is_rotated + spec.composition + " codes" + " with row scales" * (spec.scale_bits > 0)
         fault = f"product codes without a rotation or row scales, got {kind}"
     elif spec.embedding_dim % spec.code_length:

@@ -62,7 +62,8 @@ def export_onnx(
 
     Raises:
         MissingExtraError: onnx is not installed.
-        OptionError: the arguments cannot work; or the table is an LSTM that has to be computed in float64.
+        OptionError: the arguments cannot work; or the table has transform codes, or is an LSTM that has to be computed
+            in float64.
         LimitError: codes and weights take more than the 2 GiB of an ONNX file.
         StorageError: the table has codes that are not valid.
         FormatError: a symbol does not fit in a line; or onnxruntime computes other vectors.
@@ -129,6 +130,11 @@ def _check_table(coded: CodedTable, rank: int) -> None:
     coded.require_rows()
     if type(rank) is not int or not 1 <= rank <= MAX_RANK:
         raise OptionError(f"rank: expected a whole number from 1 to {MAX_RANK}, got {rank!r}")
+    if not coded.spec.has_codewords:
+        raise OptionError(
+            "ONNX has no operators that read transform codes, which are entropy-coded; `kdcode expand` writes all "
+            "vectors for other programs, or compress the table again to linear or product codes"
+        )
     if coded.sizes.embedding > _MAX_BYTES:
         raise LimitError(
             f"an ONNX file holds less than 2 GiB, but codes and weights of this table take {coded.sizes.embedding:,} "

@@ -210,10 +210,13 @@ def _check_loaded(name: str, layer: CodedLayer) -> None:
         if not getattr(tensor, "_is_hf_initialized", False):
             raise StorageError(f"{name}.{part}: the folder does not have this tensor of a coded layer")
     size, length = layer.codec.spec.codebook_size, layer.codec.spec.code_length
-    if any(int(layer.codes_of(ids)[:, :length].max()) >= size for ids in layer.all_ids()):
-        raise StorageError(f"{name}: codes must be below {size}; the file is damaged")
-    if isinstance(layer.codec, StoredCodec):
-        layer.codec.settle()
+    try:
+        if isinstance(layer.codec, StoredCodec):
+            layer.codec.settle()
+        if any(int(layer.codes_of(ids)[:, :length].max()) >= size for ids in layer.all_ids()):
+            raise StorageError(f"codes must be below {size}; the file is damaged")
+    except (OptionError, StorageError) as error:
+        raise StorageError(f"{name}: {error}") from error
 
 
 def _pretrained(model: nn.Module) -> Iterator[PreTrainedModel]:

@@ -1,4 +1,4 @@
-"""The search for levels and classes of rows of transform codes; `kdcode.codec.transform.row_search` says how."""
+"""The search for the levels and the class of each row of transform codes; see `kdcode.codec.transform.row_search`."""
 
 from __future__ import annotations
 
@@ -97,14 +97,6 @@ def _trace(final: int, chosen: Array, before: Array, found: Array) -> None:
 
 
 @part
-def _first_place(bits: float, lengths: Array, allowed: Array, margin: float) -> int:
-    for place in range(len(allowed) - 1):
-        if bits <= 8.0 * lengths[allowed[place]] - margin:
-            return place
-    return len(allowed) - 1
-
-
-@part
 def _scalar_bits(sizes: Array, own: Array, bits: Array) -> Any:
     total, most = F(0), bits.shape[1] - 1
     for i in range(len(sizes)):
@@ -112,31 +104,48 @@ def _scalar_bits(sizes: Array, own: Array, bits: Array) -> Any:
     return total
 
 
+@part
+def _first_place(sizes: Array, contexts: Array, lengths: Array, allowed: Array, bits: Array, margin: float) -> int:
+    low, high = 0, len(allowed) - 1
+    while low < high:
+        middle = (low + high) // 2
+        own = allowed[middle]
+        if _scalar_bits(sizes, contexts[own], bits) <= 8.0 * lengths[own] - margin:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 @kernel
-def search_rows(coordinates: Array, codec: tuple[Array, ...], settings: Array, levels: Array, classes: Array) -> None:
+def search_rows(  # noqa: PLR0912 - a call of another kernel would hand over all arrays again
+    coordinates: Array, trades: Array, codec: tuple[Array, ...], settings: Array, levels: Array, classes: Array
+) -> None:
     """Levels and classes of (n, d) coordinates in steps.
 
     Args:
         coordinates: float32.
+        trades: (n,) λ of rows, float32.
         codec: contexts (classes, d), lengths (classes,), allowed classes, bits, shifts, following states.
-        settings: λ, margin, what a bit for sides is worth, by how much λ is raised, how often at most.
+        settings: margin, what a bit for sides is worth, by how much λ is raised, how often at most.
         levels: (n, d) takes the levels with their signs.
         classes: (n,) takes the classes.
     """
     contexts, lengths, allowed, bits, shifts, following = codec
-    margin, worth, wider = settings[1], F(settings[2]), F(settings[3])
+    margin, worth, wider = settings[0], F(settings[1]), F(settings[2])
     dim, states, longest = coordinates.shape[1], len(following), len(allowed) - 1
     sizes, ends, spare = np.empty(dim, F), np.empty((states, 3), F), np.empty((states, 3), F)
     chosen, before = np.empty((dim, states), np.int32), np.empty((dim, states), np.uint8)
     found = np.empty(dim, np.int32)
-    middle = contexts[allowed[len(allowed) // 2]]
     for row in range(len(coordinates)):
         for i in range(dim):
             sizes[i] = abs(coordinates[row, i])
-        trade = F(settings[0])
-        place = _first_place(_scalar_bits(sizes, middle, bits), lengths, allowed, margin)
-        final = -1
-        for turn in range(int(settings[4]) + len(allowed)):
+        trade, is_shorter = trades[row], False
+        place = _first_place(sizes, contexts, lengths, allowed, bits, margin)
+        classes[row] = allowed[longest]
+        for i in range(dim):
+            levels[row, i] = 0  # zeros fit into the longest rows in any case
+        for turn in range(int(settings[3]) + len(allowed)):
             own = allowed[place]
             room = 8.0 * lengths[own] - margin
             _walk(sizes, contexts[own], trade, bits, shifts, following, ends, spare, chosen, before)
@@ -147,18 +156,18 @@ def search_rows(coordinates: Array, codec: tuple[Array, ...], settings: Array, l
                 value = ends[state, 2] + worth * trade * ends[state, 1]
                 if ends[state, 0] < _FAR and ends[state, 1] <= room and value < least_worth:
                     least_worth, final = value, state
-            better = _first_place(natural, lengths, allowed, margin) if turn == 0 else place
-            if final >= 0 and better == place:
+            if final >= 0:
+                classes[row] = own
+                _trace(final, chosen, before, found)
+                for i in range(dim):
+                    levels[row, i] = -found[i] if coordinates[row, i] < 0 else found[i]
+                if turn > 0 or place == 0 or natural > 8.0 * lengths[allowed[place - 1]] - margin:
+                    break
+                is_shorter = True
+                place -= 1
+            elif is_shorter:  # it was tried for being shorter, and has a code already
                 break
-            if final < 0 and place == longest:
+            elif place == longest:
                 trade *= wider
-            final = -1
-            place = better if turn == 0 else min(place + 1, longest)
-        if final >= 0:
-            classes[row] = own
-            _trace(final, chosen, before, found)
-            for i in range(dim):
-                levels[row, i] = -found[i] if coordinates[row, i] < 0 else found[i]
-        else:  # zeros fit into the longest rows in any case
-            classes[row] = allowed[longest]
-            levels[row] = 0
+            else:
+                place += 1

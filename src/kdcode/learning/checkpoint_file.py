@@ -25,7 +25,7 @@ Content = dict[str, Any]
 FILES = "files"
 """Where the files of rows are listed, each with its name, its first row, the number of its rows, and its digest."""
 
-_STATE = {"step": int, "stage": int, "seconds": float, "state": dict}
+_STATE = {"step": int, "stage": int, "seconds": float, "losses": list, "state": dict}
 _PLAN = {"identity": str, "options": dict | None, "probes": dict}
 
 
@@ -113,6 +113,9 @@ def _fault(content: Any) -> str | None:  # noqa: ANN401 - whatever was in the fi
     for name, parts in (("state", _STATE), ("plan", _PLAN)):
         if content[name] is not None and (fault := _fault_of(name, content[name], parts)):
             return fault
+    losses = [] if content["state"] is None else content["state"]["losses"]
+    if any(type(loss) is not float for loss in losses):
+        return f"losses of state are no numbers but {losses!r}"
     probes = {} if content["plan"] is None else content["plan"]["probes"]
     for name, numbers in probes.items():
         if not isinstance(name, str) or not isinstance(numbers, list) or not all(type(one) is float for one in numbers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -9,11 +10,12 @@ import numpy.typing as npt
 
 from kdcode.arrays import CHUNK_ROWS, IntArray
 from kdcode.codec import Codec
+from kdcode.codec.spec import TRANSFORM
 from kdcode.codec_torch.beam_search import encode
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, TableError
-from kdcode.evaluation import evaluate
-from kdcode.evaluation.reconstruction import error_ratio
+from kdcode.evaluation import compare_tables
+from kdcode.evaluation.row_losses import error_ratio
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.checkpoint import holding
 from kdcode.learning.compression import add_provenance, chosen_options, refuse_planned, running
@@ -27,6 +29,8 @@ from kdcode.learning.rounding import rounded, with_row_scales
 from kdcode.learning.run import Run
 from kdcode.learning.run_settings import CompressKeywords, PlanSettings, RunSettings
 from kdcode.learning.training_table import TrainingTable
+from kdcode.learning.transform.coding import encoded
+from kdcode.learning.transform.design import design_codec
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import CompressOptions, checked_spec
 from kdcode.table import VectorTable
@@ -34,6 +38,8 @@ from kdcode.table import VectorTable
 _HELD_BACK = 20
 """One of so many rows is held back, to measure the error of rows that were not learned from."""
 _MOST_HELD_BACK = 5000
+_SPARE = 0.004
+"""The share of the bytes of transform codes that is left to rows which are longer than those of the sample."""
 
 
 @listing_keywords(RunSettings)
@@ -87,15 +93,15 @@ def learn_codebook(
         raise OptionError(f"rows must be an integer of at least 1, got {rows!r}")
     goal, table = Goal.given(size=size, bits=bits), as_table(sample)
     parts = SampleParts.of(table, chosen.seed)
+    final = FinalTable.like(table, rows or len(table))
     if goal is None:
-        return _codebook(table, parts, chosen, settings)
+        return _codebook(table, parts, chosen, settings, final.rows)
     refuse_planned(goal, others)
     checkpoint = settings.run_checkpoint
     planning = PlanSettings(settings.progress is True, settings.device, settings.threads)
-    final = FinalTable.like(table, rows or len(table))
     with ending_by_signal(checkpoint is not None), holding(checkpoint):
         chosen = planned_options(parts.learned(table), chosen, goal, planning, checkpoint=checkpoint, final=final)
-        return _codebook(table, parts, chosen, settings)
+        return _codebook(table, parts, chosen, settings, final.rows)
 
 
 class SampleParts(NamedTuple):
@@ -122,9 +128,33 @@ class SampleParts(NamedTuple):
         return VectorTable(None, table.matrix[self.kept], None if table.weights is None else table.weights[self.kept])
 
 
-def _codebook(table: VectorTable, parts: SampleParts, options: CompressOptions, settings: RunSettings) -> CodedTable:
+def _codebook(
+    table: VectorTable, parts: SampleParts, options: CompressOptions, settings: RunSettings, rows: int
+) -> CodedTable:
+    """What is learned from a sample, for a table of `rows` rows."""
     with running(settings, Ranks()) as on_step:
+        if options.composition == TRANSFORM:
+            return _transformed(table, parts, options, rows)
         return _learned(table, parts, options, settings, on_step)
+
+
+def _transformed(table: VectorTable, parts: SampleParts, options: CompressOptions, rows: int) -> CodedTable:
+    """The same with transform codes: other rows lose as much as those of the sample."""
+    started = time.monotonic()
+    bytes_per_row = float(options.row_bytes or 0)
+    codec = design_codec(parts.learned(table), rows, bytes_per_row, options.effort, options.seed, spare=_SPARE).codec
+    codes = encoded(codec, table.matrix)
+    coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
+    identity = run_identity(table, options.as_dict(), "codebook")
+    add_provenance(coded, compare_tables(table, coded, table.weights), options, identity)
+    _tell_unseen(table, parts, coded)
+    coded.learning_seconds = round(time.monotonic() - started, 1)
+    return coded
+
+
+def _tell_unseen(table: VectorTable, parts: SampleParts, coded: CodedTable) -> None:
+    """Note in a coded table the error of the rows that were held back."""
+    coded.provenance.update(unseen_error=round(_unseen_error(table, parts, coded), 6), unseen_rows=len(parts.held_back))
 
 
 def _learned(
@@ -143,8 +173,8 @@ def _learned(
     if options.scale_bits:
         codes, codec = _with_row_scales(table, parts, codes[:, : spec.code_length], codec)
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
-    add_provenance(coded, evaluate(table, coded, table.weights), options, identity)
-    coded.provenance.update(unseen_error=round(_unseen_error(table, parts, coded), 6), unseen_rows=len(parts.held_back))
+    add_provenance(coded, compare_tables(table, coded, table.weights), options, identity, run.curve)
+    _tell_unseen(table, parts, coded)
     coded.learning_seconds = round(run.seconds, 1)
     return coded
 

@@ -12,10 +12,11 @@ import torch
 
 from kdcode._version import __version__
 from kdcode.arrays import checked_vectors
+from kdcode.codec.spec import TRANSFORM
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.evaluation import TableComparison, evaluate_part
+from kdcode.evaluation import TableComparison, compare_part
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.gradient.encoder import Encoder
 from kdcode.learning.identity import run_identity
@@ -31,8 +32,10 @@ from kdcode.learning.run import Run
 from kdcode.learning.run_settings import CompressKeywords, PlanSettings, RunSettings
 from kdcode.learning.table_shard import TableShard
 from kdcode.learning.training_table import TrainingTable
+from kdcode.learning.transform import CODING_STEPS, transform_coded
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import BatchOptions, CompressOptions, GradientOptions, checked_spec
+from kdcode.provenance import CURVE
 
 
 @listing_keywords(RunSettings)
@@ -247,6 +250,8 @@ def _learned(
 ) -> tuple[CodedTable | None, Encoder | None]:
     """What `_compress` gives; `on_step` is called after every step."""
     table, share, rows = shard.table, shard.share, len(shard)
+    if options.composition == TRANSFORM:
+        return _transformed(shard, options, settings, on_step), None
     spec = checked_spec(shard, options)  # refuses what cannot work before anything is done
     if table.weights is not None and options.learning.name == "encoder":
         raise OptionError("rows with weights are for other learners than the encoder")
@@ -266,26 +271,46 @@ def _learned(
         codes, codec = with_row_scales(table, codes, codec, share)
     coded, lost = _gathered(shard, CodedTable.from_codes(None, codes, codec))
     if coded is not None:
-        add_provenance(coded, lost, options, identity)
+        add_provenance(coded, lost, options, identity, run.curve)
         coded.learning_seconds = round(run.seconds, 1)  # not in the file: two equal runs give equal files
     return coded, found.encoder
 
 
-def add_provenance(coded: CodedTable, lost: TableComparison, options: CompressOptions, identity: str) -> None:
+def _transformed(
+    shard: TableShard, options: CompressOptions, settings: RunSettings, on_step: OnStep
+) -> CodedTable | None:
+    """The table in transform codes, on rank 0: nothing is learned but a rotation and some tables."""
+    identity = run_identity(shard, options.as_dict())
+    run = Run(CODING_STEPS, identity, on_step, checkpoint_for(settings.run_checkpoint, shard.share), shard.share.ranks)
+    coded, lost = _gathered(shard, transform_coded(shard, options, run))
+    if coded is not None:
+        add_provenance(coded, lost, options, identity)
+        coded.learning_seconds = round(run.seconds, 1)
+    return coded
+
+
+def add_provenance(
+    coded: CodedTable,
+    lost: TableComparison,
+    options: CompressOptions,
+    identity: str,
+    curve: dict[str, Any] | None = None,
+) -> None:
     """Note in a coded table what was lost and how it was learned."""
     coded.provenance.update(
-        learner=options.learning.name,
+        learner=options.learner_name,
         options=options.as_dict(),
         **{name: round(value, 6) for name, value in lost.as_dict().items()},
         shared_codes=coded.shared_codes,
         versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
         fingerprint=identity,
+        **({} if curve is None else {CURVE: curve}),
     )
 
 
 def _gathered(shard: TableShard, own: CodedTable) -> tuple[CodedTable | None, TableComparison]:
     """The codes of all ranks with their symbols, on rank 0, and what is lost of all rows."""
-    lost = evaluate_part(shard.table, own, shard.table.weights, shard.share)
+    lost = compare_part(shard.table, own, shard.table.weights, shard.share)
     ranks = shard.share.ranks
     packed = ranks.rows_to_first(torch.from_numpy(np.array(own.packed))).numpy()
     return CodedTable(shard.packed_symbols, packed, own.codec) if ranks.is_first else None, lost

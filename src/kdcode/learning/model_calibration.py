@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from kdcode.codec_torch import module_of
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.evaluation import evaluate
+from kdcode.evaluation import compare_tables
 from kdcode.learning.compression import compress
 from kdcode.learning.model_layers import Matrix, Place
-from kdcode.learning.planning import plan
+from kdcode.learning.planning import Goal, plan_for
+from kdcode.learning.run_settings import PlanSettings
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 
@@ -120,13 +121,18 @@ def compress_for_states(
     """
     fitted = fitted_to_states(table, root)
     if goals:
-        planning = {name: settings[name] for name in ("device", "threads") if name in settings}
-        found = plan(fitted, options=options, progress=settings.get("progress") is True, **planning, **goals)
+        found = plan_for(fitted, Goal(**goals), options, plan_settings(settings), codewords=True)
         fitting = [candidate.options for candidate in found.candidates if can_be_fitted(candidate.options)]
         if not fitting:
             return None
         options = fitting[0]
     return taken_back(compress(fitted, options=options, **settings), root, table)
+
+
+def plan_settings(settings: Mapping[str, Any]) -> PlanSettings:
+    """How a plan is made, where `compress` is to run with these keywords."""
+    own = {name: settings[name] for name in ("device", "threads") if name in settings}
+    return PlanSettings(progress=settings.get("progress") is True, **own)
 
 
 def fitted_to_states(table: VectorTable, root: Tensor) -> VectorTable:
@@ -144,7 +150,7 @@ def taken_back(coded: CodedTable, root: Tensor, table: VectorTable) -> CodedTabl
     weight = codec.codebook if codec.basis is None else codec.basis
     weight.copy_(torch.linalg.solve(root.double().T, weight.double().transpose(-1, -2)).transpose(-1, -2))
     found = CodedTable(coded.symbols, coded.packed, codec.to_codec(), coded.provenance)
-    lost = evaluate(table, found, table.weights)
+    lost = compare_tables(table, found, table.weights)
     found.provenance.update({name: round(value, 6) for name, value in lost.as_dict().items()}, calibrated=True)
     found.learning_seconds = coded.learning_seconds
     return found

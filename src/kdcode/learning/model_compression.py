@@ -12,12 +12,13 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from kdcode.codec import Sizes
+from kdcode.codec.spec import TRANSFORM
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, TableError
 from kdcode.files import beside
 from kdcode.inputs import as_table
 from kdcode.learning.compression import compress
-from kdcode.learning.model_calibration import Batch, can_be_fitted, compress_for_states, observe
+from kdcode.learning.model_calibration import Batch, can_be_fitted, compress_for_states, observe, plan_settings
 from kdcode.learning.model_layers import (
     MIN_ROWS,
     Matrix,
@@ -30,10 +31,10 @@ from kdcode.learning.model_layers import (
     untied_heads,
 )
 from kdcode.learning.model_report import LayerReport, ModelReport, code_text
-from kdcode.learning.planning import PLANNED, Goal
+from kdcode.learning.planning import PLANNED, Goal, plan_for
 from kdcode.learning.run_settings import RunSettings
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag, CodedEmbeddingView, CodedOutput
-from kdcode.options import CompressOptions, checked_spec
+from kdcode.options import CompressOptions, promised_sizes
 from kdcode.table import VectorTable
 
 DEFAULT_SIZE = "20x"
@@ -70,7 +71,7 @@ def replace_embeddings(model: nn.Module, request: Request) -> ModelReport:
     Raises:
         OptionError: a request that cannot work, or nothing was replaced.
     """
-    how = _How.given(request.keywords)
+    how = _How.given(request.keywords, trainable=request.trainable)
     found = matrices_of(model)
     if any("" in place.names for matrix in found for place in matrix.places):
         raise OptionError(
@@ -139,9 +140,10 @@ class _How:
     goal: Goal | None
     options: CompressOptions
     settings: RunSettings
+    trainable: bool
 
     @classmethod
-    def given(cls, keywords: Mapping[str, Any]) -> _How:
+    def given(cls, keywords: Mapping[str, Any], *, trainable: bool) -> _How:
         others = dict(keywords)
         goals = {name: others.pop(name, None) for name in ("size", "bits", "max_error")}
         options, settings = others.pop("options", None), RunSettings.take(others)
@@ -151,13 +153,18 @@ class _How:
         goal = Goal.given(**goals)
         if goal is not None and shaped:
             raise OptionError(f"{shaped[0]} is chosen for {goal}; leave one of the two out")
-        return cls(goal, (options or CompressOptions()).changed(**others), settings)
+        chosen = (options or CompressOptions()).changed(**others)
+        if trainable and goal is None and chosen.composition == TRANSFORM:
+            raise OptionError(
+                "trainable: transform codes have no codewords to train; give another composition, or a size"
+            )
+        return cls(goal, chosen, settings, trainable)
 
     def check(self, tables: Sequence[VectorTable]) -> None:
         """Refuse what is known to fail before anything is learned."""
         if self.goal is None:
             for table in tables:
-                checked_spec(table, self.options)
+                promised_sizes(table, self.options)
         elif self.goal.size is not None and self.goal.limit.times is None and len(tables) > 1:
             raise OptionError(
                 f"size: {self.goal.size} is for one table, and {len(tables)} are to be replaced; name one by only=, or "
@@ -170,6 +177,10 @@ class _How:
             raise OptionError(
                 "calibrate: codes keep logits, and not vectors to an error; give size or bits in its place"
             )
+        if self.goal is None and self.options.composition == TRANSFORM:
+            raise OptionError(
+                "calibrate: transform codes cannot be fitted to states; give another composition, or a size"
+            )
         if self.goal is None and not can_be_fitted(self.options):
             raise OptionError(
                 f"calibrate: {self.options.composition} codes without a rotation cannot be fitted to states; give "
@@ -179,14 +190,17 @@ class _How:
     def learn(self, matrix: Matrix, table: VectorTable, root: Tensor | None = None) -> CodedTable:
         """Codes for a matrix, for products with states where there is a root; refused where they are not smaller."""
         if self.goal is None:
-            _refuse_larger(checked_spec(table, self.options).sizes(len(table)), matrix)
+            _refuse_larger(promised_sizes(table, self.options), matrix)
         settings: dict[str, Any] = {**vars(self.settings)}
         settings.pop("run_checkpoint", None)
         checkpoint = self.settings.checkpoint
         if isinstance(checkpoint, str | Path):
             settings["checkpoint"] = beside(Path(checkpoint), f"{Path(checkpoint).name}.{matrix.name}", "")
         coded = None if root is None else compress_for_states(table, root, self.options, self._goals, settings)
-        if coded is None:
+        if coded is None and self.trainable and self.goal is not None:
+            found = plan_for(table, self.goal, self.options, plan_settings(settings), codewords=True)
+            coded = compress(table, options=found.recommended.options, **settings)
+        elif coded is None:
             coded = compress(table, options=self.options, **self._goals, **settings)
         _refuse_larger(coded.sizes, matrix)
         return coded

@@ -72,8 +72,7 @@ class ModelReport:
 
 def code_text(coded: CodedTable) -> str:
     """The shape of a code and what was lost: K=256, D=48, product, relative error 0.1234."""
-    spec = coded.spec
-    shape = f"K={spec.codebook_size}, D={spec.code_length}, {spec.composition}{', rotated' if spec.is_rotated else ''}"
+    shape = coded.spec.words
     shape += ", calibrated" if coded.provenance.get("calibrated") else ""
     error = coded.provenance.get("relative_error")
     return shape if error is None else f"{shape}, relative error {error:.4f}"

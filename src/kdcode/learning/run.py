@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
@@ -16,6 +17,9 @@ from kdcode.learning.progress import OnStep, StepReport
 from kdcode.learning.ranks import ALONE, Ranks
 
 State = dict[str, Any]
+
+CURVE_POINTS = 32
+"""How many losses a run remembers, at most: its curve has to fit into the header of a file."""
 
 
 class RunCheckpoint(Protocol):
@@ -49,6 +53,10 @@ class Run:
         checkpoint: where the run saves itself, or None.
         ranks: who shares the run.
 
+    Attributes:
+        losses: after some of the steps so far, evenly spaced, those before a run was stopped and resumed among them;
+            see `curve`.
+
     Raises:
         CheckpointError: the checkpoint is of another run, or of no stage of this one.
     """
@@ -79,11 +87,21 @@ class Run:
         self._work_done = list(accumulate(work, initial=0.0))
         self._seconds_before = 0.0 if self._saved is None else float(self._saved["seconds"])
         self._started = time.monotonic()
+        self.losses: list[float] = [] if self._saved is None else list(self._saved["losses"])
 
     @property
     def seconds(self) -> float:
         """Seconds since the run began, those before it was stopped and resumed among them."""
         return self._seconds_before + time.monotonic() - self._started
+
+    @property
+    def curve(self) -> dict[str, Any]:
+        """How the loss fell, for provenance.
+
+        It has the number of `steps`, and `losses` at n places, of which place i, counted from 1, comes after a share of
+        i/n of the steps. What is no finite number becomes None.
+        """
+        return {"steps": self.total_steps, "losses": [loss if math.isfinite(loss) else None for loss in self.losses]}
 
     @property
     def resumed_stage(self) -> int | None:
@@ -144,6 +162,7 @@ class Run:
             state: makes the state to save; None where there is nothing to resume from.
         """
         self._step = step = self._steps_before + report.step
+        self._remember(step, report.loss)
         if state is not None and self._checkpoint is not None and self._checkpoint.due():
             self._save(step, state)
         if self._on_step is None:
@@ -156,9 +175,15 @@ class Run:
                 self._save(step, state)
             raise
 
+    def _remember(self, step: int, loss: float) -> None:
+        """Keep a loss for every place of the curve up to a step; steps that a learner had no need of have this one."""
+        points = min(CURVE_POINTS, self.total_steps)
+        while len(self.losses) < points and step * points >= self.total_steps * (len(self.losses) + 1):
+            self.losses.append(float(f"{loss:.4g}"))
+
     def _save(self, step: int, state: Callable[[], State]) -> None:
         if self._checkpoint is not None:
-            place = {"step": step, "stage": self._stage, "seconds": self.seconds}
+            place = {"step": step, "stage": self._stage, "seconds": self.seconds, "losses": self.losses}
             self._checkpoint.save(self._identity, {**place, "state": state()}, self._by_row)
 
 

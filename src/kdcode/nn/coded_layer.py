@@ -8,20 +8,21 @@ from itertools import groupby
 from os import PathLike
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.codec import CodecSpec, codec_from_tensors, memory_bytes
+from kdcode.codec import Codec, make_spec, memory_bytes
 from kdcode.codec_torch import CodecModule, StoredCodec, module_of
+from kdcode.codec_torch.twin import tensors_seen
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.nn.cpu_lookup import CpuLookup, tensors_seen
+from kdcode.nn.cpu_lookup import CpuLookup, main_tensor
 from kdcode.nn.embedding_layer import EmbeddingLayer
+from kdcode.nn.layer_content import LayerContent
+from kdcode.nn.numpy_rows import NumpyRows, refuse_recording
 from kdcode.row_cache import RowCache
 from kdcode.storage import load
-from kdcode.symbols import RowNumbers
 
 CODE_FORMS = ("packed", "unpacked")
 """How codes and weights may be kept."""
@@ -33,12 +34,17 @@ CodedSource = CodedTable | str | PathLike[str]
 class CodedLayer(EmbeddingLayer):
     """A layer whose codes stay as they are.
 
+    Packed transform codes are decoded by numpy or compiled code, on the CPU, and their vectors moved to where the layer
+    is. On another device the codes are fetched once, and the ids of every call: keep the vectors there with
+    `expand_below`, or decode there with the form "unpacked". They cannot be trained.
+
     Args:
         coded: the table, or the path of a .kdc file; codes and weights are copied.
         padding_idx: row whose vector is zero; -1 is the last.
         form: "packed" takes the bytes of the file: codes as bits, codewords and rotation in their stored type.
             "unpacked" has an integer for each position and weights of type `dtype`: larger, and simpler to compute
-            with for torch's operators.
+            with for torch's operators. Transform codes have a position for each dimension: unpacked they take as much
+            as vectors of float32.
         trainable: whether codewords and composition are trained; in both forms they are then of type `dtype`.
         device: where the layer lives.
         dtype: type of the vectors; torch's default type if None.
@@ -48,6 +54,8 @@ class CodedLayer(EmbeddingLayer):
     """
 
     code_rows: Tensor
+    row_classes: Tensor | None
+    row_starts: Tensor | None
     expanded: Tensor | None
     codec: CodecModule | StoredCodec
     is_being_loaded = False
@@ -55,7 +63,7 @@ class CodedLayer(EmbeddingLayer):
 
     def __init__(  # noqa: PLR0913 - how codes are kept, and what else may be
         self,
-        coded: CodedSource,
+        coded: CodedSource | LayerContent,
         padding_idx: int | None = None,
         *,
         form: str = "packed",
@@ -69,27 +77,27 @@ class CodedLayer(EmbeddingLayer):
             raise OptionError(f"form must be one of {', '.join(CODE_FORMS)}, got {form!r}")
         if dtype is not None and not dtype.is_floating_point:
             raise OptionError(f"dtype must be a float type such as torch.float16, got {dtype}")
-        coded = as_coded(coded)
-        if coded.codec.may_overflow and (trainable or form != "packed") and dtype != torch.float64:
-            raise OptionError(
-                "the codewords of this table are so large that their sums may leave float32; "
-                "set dtype to torch.float64, or form to 'packed' and trainable to False"
-            )
-        super().__init__(len(coded), coded.embedding_dim, padding_idx)
+        coded = coded if isinstance(coded, LayerContent) else as_coded(coded)
+        _check_codec(coded.codec, form=form, trainable=trainable, dtype=dtype)
+        content = coded if isinstance(coded, LayerContent) else LayerContent.of(coded, form)
+        spec = content.codec.spec
+        super().__init__(content.num_embeddings, spec.embedding_dim, padding_idx)
         self.form, self.trainable = form, trainable
         self.expand_below, self.cache = expand_below, cache
         room = _room("expand_below", expand_below, trainable), _room("cache", cache, trainable)
         size = (torch.get_default_dtype() if dtype is None else dtype).itemsize
-        self._may_expand = size * len(coded) * coded.embedding_dim <= room[0]
+        self._may_expand = size * self.num_embeddings * self.embedding_dim <= room[0]
         self._expanded_from: tuple[int, ...] = ()
         self.register_buffer("expanded", None, persistent=False)
-        self._lookup = CpuLookup(RowCache(coded.embedding_dim, room[1]) if room[1] else None)
-        # numpy's large arrays lie in large pages of memory, which random rows are read from quicker than from torch's.
-        self.register_buffer("code_rows", torch.from_numpy(np.array(_code_rows(coded, form))).to(device))
+        self._lookup = CpuLookup(RowCache(self.embedding_dim, room[1]) if room[1] else None)
+        for name in ("code_rows", "row_classes", "row_starts"):
+            rows = content.rows.get(name)
+            self.register_buffer(name, None if rows is None else torch.from_numpy(rows).to(device))
+        self.numpy_rows = NumpyRows() if form == "packed" and not spec.has_codewords else None
         if form == "packed" and not trainable:
-            self.codec = StoredCodec(coded.codec, device=device, dtype=dtype)
+            self.codec = StoredCodec(content.codec, device=device, dtype=dtype)
         else:
-            self.codec = module_of(coded.codec).requires_grad_(trainable).to(device=device, dtype=dtype)
+            self.codec = module_of(content.codec).requires_grad_(trainable).to(device=device, dtype=dtype)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, device: torch.device | str | None = None) -> Self:
@@ -101,8 +109,8 @@ class CodedLayer(EmbeddingLayer):
         """
         try:
             arguments = dict(config)
-            spec = CodecSpec(**arguments.pop("codec"))
-            blank = _blank_table(spec, arguments.pop("num_embeddings"))
+            shape = make_spec(arguments.pop("codec")), arguments.pop("num_embeddings")
+            blank = LayerContent.blank(*shape, arguments["form"], arguments.pop("code_bytes", None))
             dtype = getattr(torch, arguments.pop("dtype"))
             return cls(blank, **arguments, device=device, dtype=dtype)
         except (KeyError, TypeError, AttributeError) as error:
@@ -111,8 +119,10 @@ class CodedLayer(EmbeddingLayer):
     @property
     def config(self) -> dict[str, Any]:
         """JSON values that `from_config` builds a layer of the same shape from."""
+        ragged = {} if self.row_classes is None else {"code_bytes": len(self.code_rows)}
         return {
             "num_embeddings": self.num_embeddings,
+            **ragged,
             "codec": asdict(self.codec.spec),
             "padding_idx": self.padding_idx,
             "form": self.form,
@@ -144,11 +154,17 @@ class CodedLayer(EmbeddingLayer):
 
     def codes_of(self, ids: Tensor) -> Tensor:
         """(n,) ids to their (n, columns) codes."""
+        if self.numpy_rows is not None:
+            refuse_recording()
+            return self.numpy_rows.codes(self, ids)
         stored = self.code_rows.index_select(0, ids)
         return unpack(stored, self.codec.spec.widths) if self.form == "packed" else stored
 
     def vectors_of(self, ids: Tensor) -> Tensor:
         """(n,) ids to (n, d) vectors."""
+        if self.numpy_rows is not None:
+            refuse_recording()
+            return self.numpy_rows.vectors(self, ids)
         return self.codec.decode(self.codes_of(ids))
 
     def padded_vectors(self, ids: Tensor) -> Tensor:
@@ -185,8 +201,7 @@ class CodedLayer(EmbeddingLayer):
     def _whole_table(self) -> Tensor:
         """The (N, d) vectors, decoded where they are not those of the tensors that are there now."""
         buffers, codec = self._buffers, self._modules["codec"]  # quicker to find than attributes
-        codebook = (codec._parameters or codec._buffers)["codebook"]  # type: ignore[union-attr]
-        seen = tensors_seen(buffers["code_rows"], codebook)  # type: ignore[arg-type]
+        seen = tensors_seen(buffers["code_rows"], main_tensor(codec))  # type: ignore[arg-type]
         table = buffers["expanded"]
         if table is None or seen != self._expanded_from:
             table = self.expanded = self.weight
@@ -196,6 +211,20 @@ class CodedLayer(EmbeddingLayer):
     def _composes_all(self, ids: Tensor) -> bool:
         # Sorting pays where ids repeat; that they do is certain where there are more of them than half the rows.
         return super()._composes_all(ids) or 2 * ids.numel() < self.num_embeddings
+
+
+def _check_codec(codec: Codec, *, form: str, trainable: bool, dtype: torch.dtype | None) -> None:
+    """Refuse what cannot be made of a codec."""
+    if trainable and not codec.spec.has_codewords:
+        raise OptionError(
+            "trainable: transform codes have no codewords to train; leave it out, or compress the table with "
+            'composition="linear"'
+        )
+    if codec.may_overflow and (trainable or form != "packed") and dtype != torch.float64:
+        raise OptionError(
+            "the codewords of this table are so large that their sums may leave float32; "
+            "set dtype to torch.float64, or form to 'packed' and trainable to False"
+        )
 
 
 def _room(name: str, size: str | int | None, trainable: bool) -> int:
@@ -240,17 +269,3 @@ def _unpack_equal(packed: Tensor, bits: int, start: int, end: int) -> Tensor:
         # by functions that torch.onnx.export knows, which are fewer than there are operators
         word = word | torch.bitwise_left_shift(wide.index_select(1, first + byte), 8 * byte)
     return torch.bitwise_right_shift(word, places & 7).bitwise_and((1 << bits) - 1)
-
-
-def _code_rows(coded: CodedTable, form: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """The codes to keep: (N, row bytes) bytes as packed, or (N, columns) integers."""
-    if form == "packed":
-        return coded.checked_rows()  # the layer unpacks rows without a check
-    return coded.codes.astype(np.uint8 if max(coded.spec.widths) <= 8 else np.int32)  # torch selects few other types
-
-
-def _blank_table(spec: CodecSpec, rows: int) -> CodedTable:
-    """A table of zeros."""
-    tensors = {name: np.zeros(shape, dtype) for name, (dtype, shape) in spec.tensor_layout().items()}
-    packed = np.zeros((rows, spec.row_bytes), dtype=np.uint8)
-    return CodedTable(RowNumbers(rows), packed, codec_from_tensors(spec, tensors))

@@ -26,8 +26,8 @@ class CodedOutput(TableReader):
     """Called like the `nn.Linear` of a language model's head: hidden vectors (…, d) to logits (…, N).
 
     The logits are those of the decoded table, `hidden @ table.weight.T + bias`, without the table: each hidden vector
-    is multiplied with the D·K codewords, and the logit of a symbol is the sum of the D products that its code names. An
-    LSTM composition adds up no codewords; its rows are decoded a few thousand at a time.
+    is multiplied with the D·K codewords, and the logit of a symbol is the sum of the D products that its code names.
+    LSTM and transform codes add up no codewords; their rows are decoded a few thousand at a time.
 
     Gradients reach hidden vectors and bias, and codewords where the table is trainable. Products and sums are of type
     float32 or wider, and logits of the type of the hidden vectors, or of autocast's.
@@ -119,6 +119,9 @@ class CodedOutput(TableReader):
     def _logits(self, hidden: Tensor, dtype: torch.dtype) -> Tensor:
         """(n, d) hidden vectors to (n, N) logits of type `dtype`."""
         logits = hidden.new_empty(len(hidden), self.out_features, dtype=dtype)
+        if not self.table.codec.spec.adds_codewords:
+            self._fill_from_vectors(logits, hidden.to(_wide(hidden.dtype, self.table.codec.dtype)))
+            return logits
         weights = self.table.codec.weights
         wide = _wide(hidden.dtype, weights["codebook"].dtype)
         weights = {name: weight.to(wide) for name, weight in weights.items()}
@@ -130,23 +133,25 @@ class CodedOutput(TableReader):
         """Write the (n, N) logits of (n, d) hidden vectors, for some rows of the table after another."""
         spec, codec = self.table.codec.spec, self.table.codec
         kind = CODEC_MODULES[spec.kind]
-        size = _BATCH if spec.adds_codewords else _TOGETHER
-        batches = [(logits.narrow(0, start, len(some)), some) for start, some in _parts(hidden, size)]
-        products = [kind.dot_products(spec, weights, batch) if spec.adds_codewords else None for _, batch in batches]
+        places = [logits.narrow(0, start, len(some)) for start, some in _parts(hidden, _BATCH)]
+        products = [kind.dot_products(spec, weights, batch) for _, batch in _parts(hidden, _BATCH)]
         for ids, columns in self._rows():
             codes = self.table.codes_of(ids)
             flat = flat_codes(codes[:, : spec.code_length], spec.codebook_size)
             scales = None if codec.scale_levels is None else codec.scale_levels[codes[:, -1].long()]
             bias = None if self.bias is None else self.bias[columns]
-            for (places, batch), found in zip(batches, products, strict=True):
-                if found is None:
-                    sums = codec.decode(codes).to(batch.dtype) @ batch.t()
-                else:
-                    sums = F.embedding_bag(flat, found, mode="sum")
-                    sums = sums if scales is None else sums * scales[:, None]
+            for place, found in zip(places, products, strict=True):
+                sums = F.embedding_bag(flat, found, mode="sum")
+                sums = sums if scales is None else sums * scales[:, None]
                 if self.table.padding_idx is not None:
                     sums = sums.masked_fill((ids == self.table.padding_idx)[:, None], 0)
-                places[:, columns] = (sums if bias is None else sums + bias[:, None]).t()
+                place[:, columns] = (sums if bias is None else sums + bias[:, None]).t()
+
+    def _fill_from_vectors(self, logits: Tensor, hidden: Tensor) -> None:
+        """The same where vectors are no sums of codewords: they are decoded, for some rows after another."""
+        for ids, columns in self._rows():
+            found = hidden @ self.table.padded_vectors(ids).to(hidden.dtype).t()
+            logits[:, columns] = found if self.bias is None else found + self.bias[columns]
 
     def _rows(self) -> Iterator[tuple[Tensor, slice]]:
         """All rows of the table, a few thousand at a time: their numbers, and where they are."""

@@ -12,8 +12,10 @@ from torch._C import _get_tracing_state
 from torch.compiler import is_compiling
 
 from kdcode.arrays import FloatArray
-from kdcode.codec import Codec, CompiledSums, codec_from_tensors
+from kdcode.codec import CompiledSums
+from kdcode.codec_torch import StoredCodec
 from kdcode.codec_torch.parallel import parallel_chunks
+from kdcode.codec_torch.twin import tensors_seen
 from kdcode.compiled import Kernels, kernels
 from kdcode.errors import RowError
 from kdcode.row_cache import RowCache, Rows
@@ -42,9 +44,7 @@ class CpuLookup:
         self._cache = cache
         self._cached_from: tuple[int, ...] = ()
         self._sums: CompiledSums | None = None
-        self._codec: Codec | None = None
         self._seen: tuple[int, ...] = ()
-        self._seen_codec: tuple[int, ...] = ()
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return _fresh, (None if self._cache is None else (self._cache.dim, self._cache.nbytes),)
@@ -73,8 +73,8 @@ class CpuLookup:
         except RuntimeError:  # ids have no numbers of their own inside of torch.func.vmap and the like
             return None
         count, dim = ids.numel(), layer.embedding_dim
-        codebook = (weights or codec._buffers)["codebook"]
-        sums = self._sums_for(layer, codebook, count)
+        codebook = main_tensor(codec)
+        sums = self._sums_for(layer, codebook, count) if codec.spec.has_codewords else None
         vectors: FloatArray | None
         if self._cache is not None and (sums is None or (codec.spec.basis and count >= _WORTH_A_CACHE)):
             vectors = self._cached(layer, codebook, ids, sums)
@@ -85,7 +85,7 @@ class CpuLookup:
             if count > _ROWS_FOR_THREADS or not sums.decode_at(address, count, vectors):
                 _decode(sums, layer, ids.numpy().reshape(-1), vectors)
         else:
-            vectors = self._few(layer, ids) if count <= _FEW_ROWS and not weights else None
+            vectors = self._by_numpy(layer, ids) if count <= _FEW_ROWS or layer.numpy_rows is not None else None
         if vectors is None:
             return None
         found = torch.from_numpy(vectors)
@@ -122,30 +122,29 @@ class CpuLookup:
             self._sums, self._seen = _sums_of(layer, code_rows, compiled), seen
         return self._sums
 
-    def _few(self, layer: CodedLayer, ids: Tensor) -> FloatArray | None:
-        """(n, d) vectors of a few ids by numpy, which takes a fraction of the time that torch's operators need."""
+    def _by_numpy(self, layer: CodedLayer, ids: Tensor) -> FloatArray | None:
+        """(n, d) vectors of ids by numpy: transform codes, or a few ids, which torch's operators take longer for."""
         rows = ids.numpy().reshape(-1)
-        if len(rows) == 0 or layer.code_rows.device.type != "cpu":
+        codec = layer.codec
+        if len(rows) == 0 or layer.code_rows.device.type != "cpu" or not isinstance(codec, StoredCodec):
             return None
         layer.check_range(int(rows.min()), int(rows.max()))
-        tensors = {"codes": layer.code_rows, **dict(layer.codec.named_buffers())}
-        seen = tensors_seen(*tensors.values())
-        if seen != self._seen_codec:
-            arrays = {name: tensor.numpy() for name, tensor in tensors.items() if name != "codes"}
-            self._codec, self._seen_codec = codec_from_tensors(layer.codec.spec, arrays), seen
-        assert self._codec is not None  # noqa: S101 - for the type checker
-        vectors = self._codec.decode(self._codec.unpack(layer.code_rows.numpy()[rows]))
+        if layer.numpy_rows is not None:
+            vectors = layer.numpy_rows.decoded(layer, rows)
+        elif codec.spec.has_codewords:
+            vectors = codec.in_numpy().decode_packed(layer.code_rows.numpy()[rows])
+        else:
+            return None
         if layer.padding_idx is not None:
             vectors[rows == layer.padding_idx] = 0
         return vectors
 
 
-def tensors_seen(*tensors: Tensor) -> tuple[int, ...]:
-    """Numbers that are others once tensors are, or have been written to; inference mode does not count the latter."""
-    seen: list[int] = []
-    for tensor in tensors:
-        seen += (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
-    return tuple(seen)
+def main_tensor(codec: Any) -> Tensor:  # noqa: ANN401 - a module, straight to whose tensors this looks
+    """The tensor of a codec that tells whether it has changed: the codebook, or the steps of transform codes."""
+    tensors = codec._parameters or codec._buffers
+    found: Tensor = tensors["codebook"] if "codebook" in tensors else tensors["steps"]
+    return found
 
 
 def _fresh(cache: tuple[int, int] | None) -> CpuLookup:

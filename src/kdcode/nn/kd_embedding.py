@@ -85,6 +85,10 @@ class KDEmbedding(EmbeddingLayer):
         elif size is not None:
             raise OptionError("size: a composition that is a CodecModule has its own; leave size out")
         spec = composition.spec
+        if not spec.has_codewords:
+            raise OptionError(
+                "composition: a transform codec has no codewords to learn; use linear, product or grouped"
+            )
         if isinstance(assignment, str):
             place = composition.codebook.device if device is None else device
             assignment = _assignment(assignment, num_embeddings, spec, place)
@@ -163,9 +167,15 @@ class KDEmbedding(EmbeddingLayer):
             dtype: type of parameters and vectors.
 
         Raises:
-            OptionError: codes are to be learned, and rows of the table have scales, which no assignment learns.
+            OptionError: the table has transform codes; or codes are to be learned, and rows of the table have scales,
+                which no assignment learns.
         """
         coded = as_coded(coded)
+        if not coded.spec.has_codewords:
+            raise OptionError(
+                'coded: transform codes have no codewords to train; compress the table with composition="linear", or '
+                "use CodedEmbedding, which is not trained"
+            )
         codes = torch.from_numpy(coded.codes.astype("int64"))
         assignment: Assignment = FixedAssignment(codes, coded.codebook_size, coded.code_length)
         if learn_codes:

@@ -10,7 +10,7 @@ import kdcode
 from kdcode.data import glove_50d
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.planning import block_probe
-from kdcode.learning.planning.block_probe import Sample, _drawn, gaussian_limit, probe
+from kdcode.learning.planning.block_probe import Sample, _drawn, block_limit, probe
 from kdcode.learning.starts import warm_start
 from kdcode.options import CompressOptions
 
@@ -41,7 +41,7 @@ def test_a_sample_of_all_rows_has_none_left():
 def test_the_limit_of_a_gaussian_is_that_of_reverse_water_filling(bits, expected):
     rows = torch.tensor([[4.0, 1.0], [4.0, -1.0], [-4.0, 1.0], [-4.0, -1.0]])  # variances 16 and 1, no covariance
     turn = torch.linalg.qr(torch.randn(2, 2, generator=torch.Generator().manual_seed(0))).Q
-    assert gaussian_limit(rows @ turn, bits) == pytest.approx(expected, rel=1e-3)
+    assert block_limit(rows @ turn, bits) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize(("rotation", "within"), [(False, 0.08), (True, 0.05)])

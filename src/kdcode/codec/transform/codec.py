@@ -22,14 +22,15 @@ from kdcode.codec.transform.ragged_writer import RaggedWriter
 from kdcode.codec.transform.range_coder import bit_lengths
 from kdcode.codec.transform.reflections import product, reflection_vectors
 from kdcode.codec.transform.row_coder import RowCoder
-from kdcode.codec.transform.row_search import RowProblem, search_rows
+from kdcode.codec.transform.row_search import RowProblem, fitting_rows, margin_of, search_rows
 from kdcode.codec.transform.spec import SIDE_UNIT, TransformSpec
-from kdcode.codec.transform.trellis import unsigned
 from kdcode.codec.transform.viterbi import LevelCosts
 from kdcode.errors import OptionError
 from kdcode.stored_array import ArrayInFile, PackedRows
 
 _ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 1 << 12, 1 << 20
+_WEIGHTS = (1 / 4, 4.0)
+"""Weights beyond which the error of a row counts no less or more: a step allows no more than so much."""
 _MOST_TRADE = 1e6
 """The largest λ, in squared steps for each bit: rows are all zero long before."""
 _LARGE = 1e30
@@ -95,7 +96,8 @@ class Transform(Codec):
         trade = float(self.stored["search"][0])
         bits = self.tables.costs((self.spec.codebook_size - 1) // 2)  # both signs of a magnitude are values below K
         costs = LevelCosts(bits, self.tables.shift_of, self.spec.states)
-        return RowProblem(self.tables, costs, self.contexts, self.coder.lengths, trade)
+        margin = margin_of(self.spec.embedding_dim)
+        return RowProblem(self.tables, costs, self.contexts, self.coder.lengths, trade, margin)
 
     @cached_property
     def compiled(self) -> CompiledLevels:
@@ -124,8 +126,6 @@ class Transform(Codec):
         search[1] *= np.float32(factor)
         changed = {name: (self.stored[name] * np.float64(factor)).astype(np.float32) for name in ("mean", "steps")}
         return replace(self, stored={**self.stored, **changed, "search": search})
-
-    # Rows
 
     def pack(self, codes: IntArray) -> npt.NDArray[np.uint8]:
         """(n, columns) codes to (n, row bytes) packed rows: the class where there are several, then its bytes.
@@ -218,8 +218,6 @@ class Transform(Codec):
             return super().rows_of_tensors(tensors, count)
         return RaggedRows.from_tensors(tensors, count, self.spec.lengths)
 
-    # Vectors
-
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes to (n, d) vectors of type `dtype`."""
         return self._rotated(self._coordinates_of(*self._split(codes)))
@@ -294,25 +292,25 @@ class Transform(Codec):
         coordinates = self.coordinates(vectors)
         levels = self.step_levels
         nominal = float(self.stored["search"][1])
-        wanted = np.full(len(vectors), nominal) if weights is None else nominal / np.sqrt(weights)
+        wanted = np.full(len(vectors), nominal) if weights is None else nominal / np.sqrt(weights.clip(min=1e-12))
         steps = np.log([step for step, _ in levels])
         own = np.abs(steps - np.log(wanted)[:, None]).argmin(axis=1)
         found = np.zeros((len(vectors), len(self.spec.widths)), dtype=np.int64)
-        problem = replace(self.problem, trade=self.problem.trade * trade)
         for number, (step, allowed) in enumerate(levels):
             rows = np.flatnonzero(own == number)
             if len(rows):
                 reach = 2.0 * self.spec.codebook_size
                 with np.errstate(over="ignore"):  # what is beyond reach, in whatever unit, is cut off
                     scaled = np.clip(coordinates[rows] / self.dtype.type(step), -reach, reach).astype(np.float32)
-                    found[rows] = self._searched(scaled, problem, allowed)
+                own_weights = np.ones(len(rows)) if weights is None else weights[rows] * (step / nominal) ** 2
+                trades = self.problem.trade * trade / np.clip(own_weights, *_WEIGHTS)
+                found[rows] = self._searched(scaled, trades.astype(np.float32), allowed)
         return found
 
-    def _searched(self, scaled: FloatArray, problem: RowProblem, allowed: IntArray) -> CodeArray:
-        """(n, columns) codes of (n, d) coordinates in steps."""
-        levels, classes = self.compiled.search(scaled, problem, allowed) or search_rows(scaled, problem, allowed)
-        values = unsigned(levels)
-        _, room = self.compiled.write(values, classes, None) or self.coder.write(values, classes, None)
+    def _searched(self, scaled: FloatArray, trades: FloatArray, allowed: IntArray) -> CodeArray:
+        """(n, columns) codes of (n, d) coordinates in steps, with (n,) λ."""
+        steps = (self._levels, self._written)
+        values, classes, room = fitting_rows(steps, scaled, trades, allowed, self.problem)
         none = np.ones(len(scaled), dtype=np.int64)
         at_level = self._coordinates_of(values, classes, none) / self.stored["steps"][classes][:, None]
         above = (scaled[:, : self.spec.most_sides] > at_level[:, : self.spec.most_sides]).astype(np.int64)
@@ -321,15 +319,21 @@ class Transform(Codec):
             sides = np.where(place < room, 2 * sides + above[:, place], sides)
         return np.column_stack([values, classes, sides])
 
+    def _levels(
+        self, scaled: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
+    ) -> tuple[CodeArray, CodeArray]:
+        found = self.compiled.search(scaled, trades, allowed, problem)
+        return found or search_rows(scaled, trades, allowed, problem)
+
+    def _written(self, values: CodeArray, classes: CodeArray) -> tuple[npt.NDArray[np.uint8], CodeArray]:
+        return self.compiled.write(values, classes, None) or self.coder.write(values, classes, None)
+
     @cached_property
     def step_levels(self) -> list[tuple[float, IntArray]]:
         """The steps that there are, each with its classes by length."""
         steps, lengths = self.stored["steps"], np.array(self.spec.lengths)
-        found: list[tuple[float, IntArray]] = []
-        for step in np.unique(steps):
-            own = np.flatnonzero(steps == step)
-            found.append((float(step), own[np.argsort(lengths[own], kind="stable")]))
-        return found
+        ordered = np.argsort(lengths, kind="stable")
+        return [(float(step), ordered[steps[ordered] == step]) for step in np.unique(steps)]
 
     def score_tables(self, queries: DoubleArray) -> None:
         """None: what a level stands for depends on those before it."""

@@ -134,7 +134,9 @@ class CompiledLevels:
         compiled.write_levels(*arrays, codec, tables, np.array([PRECISION, self.coder.most_sides]), written, room)
         return written, room
 
-    def search(self, coordinates: FloatArray, problem: RowProblem, allowed: IntArray) -> tuple[Values, Values] | None:
+    def search(
+        self, coordinates: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
+    ) -> tuple[Values, Values] | None:
         """(n, d) levels and (n,) classes of coordinates in steps; as `search_rows`."""
         compiled = kernels(len(coordinates))
         if compiled is None:
@@ -142,6 +144,6 @@ class CompiledLevels:
         levels, classes = np.empty(coordinates.shape, dtype=np.int64), np.empty(len(coordinates), dtype=np.int64)
         costs = problem.costs
         codec = (problem.contexts, problem.lengths, allowed, costs.bits, costs.shifts, self._following)
-        settings = np.array([problem.trade, problem.margin, WORTH, WIDER, MOST_WIDER], dtype=np.float64)
-        compiled.search_rows(np.ascontiguousarray(coordinates), codec, settings, levels, classes)
+        settings = np.array([problem.margin, WORTH, WIDER, MOST_WIDER], dtype=np.float64)
+        compiled.search_rows(np.ascontiguousarray(coordinates), trades, codec, settings, levels, classes)
         return levels, classes

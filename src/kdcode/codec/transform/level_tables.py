@@ -22,6 +22,8 @@ PRECISION = 15
 TOTAL = 1 << PRECISION
 SHIFT_UNIT = 1 / 512
 """What one unit of a stored shift is, as a share of the step."""
+_MOST_OWN = 1 << 11
+"""The largest magnitude that has a frequency of its own, at most."""
 ESCAPE_BITS = 17
 """The longest excess of an escaped value, in bits."""
 
@@ -99,6 +101,27 @@ class LevelTables:
         """(2T,) the shifts in units of the step."""
         return (self.shifts.reshape(-1) * np.float32(SHIFT_UNIT)).astype(np.float32)
 
+    def extended(self, other: LevelTables) -> LevelTables:
+        """These tables, and those of the contexts that only `other` has."""
+        if other.count <= self.count:
+            return self
+        begins = int(other.magnitudes[: self.count].astype(np.int64).sum()) + 4 * self.count
+        return LevelTables(
+            np.concatenate([self.magnitudes, other.magnitudes[self.count :]]),
+            np.concatenate([self.frequencies, other.frequencies[begins:]]),
+            np.concatenate([self.shifts, other.shifts[self.count :]]),
+        )
+
+    def cut(self, count: int) -> LevelTables:
+        """The tables of the first contexts."""
+        end = int(self.magnitudes[:count].astype(np.int64).sum()) + 4 * min(count, self.count)
+        return LevelTables(self.magnitudes[:count], self.frequencies[:end], self.shifts[:count])
+
+    def entropies(self) -> DoubleArray:
+        """(T,) bits of a level on average, by context, both quantizers alike."""
+        bits = self.sizes * (PRECISION - np.log2(self.sizes)) / TOTAL
+        return np.asarray(np.add.reduceat(bits, self.first[:-1]).reshape(-1, 2).mean(axis=1))
+
     def costs(self, largest: int) -> FloatArray:
         """(2T, largest + 1) bits of a level by its magnitude."""
         return np.stack([self._costs_of(table, largest) for table in range(2 * self.count)]).astype(np.float32)
@@ -127,7 +150,7 @@ def fitted_tables(counts: DoubleArray, shifts: DoubleArray, rare: float = 0.5) -
 def _frequencies(counts: DoubleArray, rare: float) -> npt.NDArray[np.int64]:
     """Level 0, magnitudes, escape: whole numbers of at least 1 that add up to `TOTAL`, signs counted."""
     seen = np.flatnonzero(counts > rare)
-    last = int(seen[-1]) if len(seen) else 0
+    last = min(int(seen[-1]), _MOST_OWN) if len(seen) else 0
     weight = np.full(last + 2, 2.0)  # two signs
     weight[[0, -1]] = 1
     shares = np.concatenate([counts[: last + 1], [counts[last + 1 :].sum() + rare]]) / weight

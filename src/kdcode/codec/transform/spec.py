@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode.codec.sizes import Sizes
 from kdcode.codec.spec import TRANSFORM, CodecSpec, within
+from kdcode.codec.transform.level_tables import TOTAL
 from kdcode.codec.transform.reflections import packed_shape
 from kdcode.codec.transform.row_index import index_bytes, index_layout
 from kdcode.codec.transform.trellis import STATES
@@ -81,6 +86,14 @@ class TransformSpec(CodecSpec):
         return TRANSFORM
 
     @property
+    def words(self) -> str:
+        """The shape in words, such as: transform, 40 bytes per row, rotation of 99 reflections, 8 states."""
+        each = f"{self.mean_length:.1f} bytes per row on average, {self.classes} lengths"
+        each = each if self.classes > 1 else f"{self.lengths[0]} bytes per row"
+        rotation = f"rotation of {self.reflections} reflections" if self.reflections else "no rotation"
+        return f"{TRANSFORM}, {each}, {rotation}, {self.states} states"
+
+    @property
     def has_codewords(self) -> bool:
         """Whether positions choose among codewords: here they do not."""
         return False
@@ -105,6 +118,11 @@ class TransformSpec(CodecSpec):
     def sides_end(self) -> int:
         """What the last column of a code is below: a one, and a bit for each coordinate whose side is known."""
         return 2 << self.most_sides
+
+    @property
+    def column_ends(self) -> tuple[int, ...]:
+        """What the integers of each column of a code are below."""
+        return (self.codebook_size,) * self.code_length + (self.classes, self.sides_end)
 
     @property
     def bits(self) -> int:
@@ -142,6 +160,21 @@ class TransformSpec(CodecSpec):
             shape = packed_shape(self.reflections, self.embedding_dim, self.reflection_bits)
             layout |= {"reflections": ("uint8", shape), "reflection_scale": ("float32", (self.reflections,))}
         return layout
+
+    def blank_tensors(self) -> dict[str, npt.NDArray[Any]]:
+        """Tensors of this shape that are a codec, of no use but to be replaced by others.
+
+        Frequencies are shared out evenly among tables, whose levels are all rare but for zero.
+        """
+        tables = 2 * self.contexts
+        each, longer = divmod(self.frequencies, tables)
+        lengths = [each + (table < longer) for table in range(tables)]
+        frequencies = np.ones(self.frequencies, dtype=np.uint16)
+        first = np.cumsum([0, *lengths[:-1]])
+        frequencies[first] = [TOTAL - 2 * (length - 2) - 1 for length in lengths]
+        magnitudes = np.array([length - 2 for length in lengths], dtype=np.uint16).reshape(-1, 2)
+        ones = {"steps": np.ones(self.classes, dtype=np.float32), "search": np.ones(2, dtype=np.float32)}
+        return {**super().blank_tensors(), **ones, "frequencies": frequencies, "magnitudes": magnitudes}
 
     def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
         """The type and shape of the stored tensors of N rows, by name; None for what the rows themselves decide."""

@@ -13,7 +13,7 @@ from kdcode.codec.transform.trellis import transitions
 FAR = np.float32(1e30)
 """The cost of a state that no path reaches."""
 _TRIED = (-2, -1, 0, 1, None)
-"""Magnitudes that are tried, from the nearest one of each quantizer, and None for zero: smaller ones take less."""
+"""Magnitudes that are tried, from the nearest one of each quantizer; None is zero. Smaller ones cost fewer bits."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,13 +28,14 @@ from kdcode.codec_torch.beam_search import encode_sums
 from kdcode.codec_torch.icm import SumSearch
 from kdcode.codec_torch.parallel import default_threads, parallel_chunks
 from kdcode.codec_torch.randomness import generator_for
+from kdcode.evaluation.rate_distortion import gaussian_limit
 from kdcode.learning.additive.annealing import Schedule
 from kdcode.learning.additive.basis import allocated, sampled
 from kdcode.learning.additive.learner import AdditiveLearner
 from kdcode.learning.linalg.kmeans import kmeans, nearest
 from kdcode.learning.linalg.principal import complete_basis, principal_directions
 from kdcode.learning.linalg.products import multiply
-from kdcode.learning.planning.planned_table import PlannedTable
+from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.run import Run
 from kdcode.learning.starts import warm_start
 from kdcode.learning.training_table import TrainingTable, rows_of
@@ -149,7 +150,7 @@ def probe(sample: Sample, spec: CodecSpec, schedule: Schedule, seed: int) -> Pro
 def _chosen_blocks(spec: CodecSpec, vectors: Tensor) -> dict[int, float]:
     """Blocks to probe, at even distances among those of each width, and for how many blocks each of them stands."""
     bits = spec.code_length / spec.groups * math.log2(spec.codebook_size)
-    limits = [gaussian_limit(vectors[:, block.columns], bits) for block in spec.blocks]
+    limits = [block_limit(vectors[:, block.columns], bits) for block in spec.blocks]
     widths = sorted({block.width for block in spec.blocks})
     most = (_PRODUCT_BLOCKS if spec.code_length == spec.groups else _SUM_BLOCKS) // len(widths)
     chosen: dict[int, float] = {}
@@ -216,22 +217,11 @@ def _of_block(training: TrainingTable, vectors: Tensor) -> TrainingTable:
     return replace(training, vectors=vectors.contiguous(), shift=vectors.new_zeros(vectors.shape[1]), variance=variance)
 
 
-def gaussian_limit(vectors: Tensor, bits: float) -> float:
-    """The rate-distortion limit of a Gaussian with the covariance of (n, w) rows, by reverse water-filling.
-
-    Directions with more variance than θ are coded to an error of θ, others not at all; θ is where bits are used up.
-    """
+def block_limit(vectors: Tensor, bits: float) -> float:
+    """The rate-distortion limit of a Gaussian with the covariance of (n, w) rows: a squared error by row."""
     scatter = (vectors.t() @ vectors).double() / max(1, len(vectors))
-    variances = torch.linalg.eigvalsh(scatter).clamp_min(0)
-    variances = variances.clamp_min(1e-9 * float(variances.max()) + 1e-30)
-    low, high = math.log(float(variances.min())) - 2 * bits, math.log(float(variances.max()))
-    for _ in range(50):
-        level = (low + high) / 2
-        if float((variances.log() - level).clamp_min(0).sum()) / math.log(4) > bits:
-            low = level
-        else:
-            high = level
-    return float(variances.clamp_max(math.exp(high)).sum())
+    variances = torch.linalg.eigvalsh(scatter).clamp_min(0).cpu().numpy()
+    return gaussian_limit(variances, bits) * float(variances.sum())
 
 
 def _drawn(table: PlannedTable, rows: int, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:

@@ -8,9 +8,10 @@ from operator import attrgetter
 from typing import Any
 
 from kdcode.codec import CodecSpec, SizeLimit, Sizes
+from kdcode.codec.spec import TRANSFORM
 from kdcode.errors import OptionError
+from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.planning.goal import FinalTable
-from kdcode.learning.planning.planned_table import PlannedTable
 from kdcode.learning.planning.predictor import Predictor
 from kdcode.learning.planning.search_space import (
     PRODUCT_SHARE,
@@ -26,12 +27,19 @@ from kdcode.learning.planning.search_space import (
 from kdcode.learning.progress import OnCandidate
 from kdcode.options import CompressOptions
 
-PLANNED = ("codebook_size", "code_length", "composition", "codeword_dim", "groups", "rotation", "codebook_dtype")
+PLANNED = (
+    *("codebook_size", "code_length", "composition", "codeword_dim", "groups", "rotation", "codebook_dtype"),
+    "row_bytes",
+)
 """The options that a plan chooses."""
 
 _PROBES = {"fast": (4, 3), "normal": (5, 3), "best": (6, 5)}
 """By effort, how many codes without sums, and how many sums, are probed at most."""
 _QUICK_PROBES = (2, 1)
+_NO_NEED_OF_CODEWORDS = 0.15
+"""The error of transform codes up to which sums of codewords are not tried: there they have always been far behind."""
+_NO_NEED_OF_PRODUCTS = 0.5
+"""The error of transform codes up to which codes without sums are not tried: only sums may still be better."""
 _FAR_BEHIND = 1.25
 """Times the error of codes without sums from which no other sums are expected to do better."""
 _MOST_WORK = {"fast": 1 << 14, "normal": 1 << 22, "best": 1 << 22}
@@ -62,8 +70,9 @@ class Candidate:
 
     def as_dict(self) -> dict[str, Any]:
         """Flat JSON values."""
+        own = self.options.as_dict()
         return {
-            **{name: getattr(self.options, name) for name in PLANNED},
+            **{name: own.get(name) for name in PLANNED},
             "effort": self.options.effort,
             **self.sizes.as_dict(),
             "ratio_embedding": round(self.ratio, 2),
@@ -82,6 +91,7 @@ class CandidateSearch:
         predictor: of errors and times.
         on_candidate: called before each probe with how many are done, how many there may be, and a name.
         final: what the codec is for, where the table is but a sample; the best is then what is best for other rows.
+        codewords: whether codes must have codewords, to be trained or fitted to something; transform codes have none.
     """
 
     def __init__(
@@ -91,6 +101,8 @@ class CandidateSearch:
         predictor: Predictor,
         on_candidate: OnCandidate | None,
         final: FinalTable | None = None,
+        *,
+        codewords: bool = False,
     ) -> None:
         if options.composition == "lstm":
             raise OptionError("a plan chooses the composition among sums of codewords, and leaves 'lstm' out")
@@ -100,6 +112,7 @@ class CandidateSearch:
             )
         self.options = options.changed(**{name: getattr(CompressOptions, name) for name in PLANNED})
         self.table, self.predictor, self.on_candidate = table, predictor, on_candidate
+        self.codewords = codewords
         self.final = final or FinalTable.like(table, len(table))
         self._error = attrgetter("relative_error" if final is None else "unseen_error")
         self.done = self.most = 0
@@ -115,15 +128,35 @@ class CandidateSearch:
         Raises:
             OptionError: nothing is small enough.
         """
+        found = [] if self.codewords else self._transform(limit)
+        if found and self._error(found[0]) <= _NO_NEED_OF_CODEWORDS:
+            return found
         products, sums = _QUICK_PROBES if quick else _PROBES[self.options.effort]
-        self.most = max(self.most, searches * (2 * products + sums))
-        found = self._products(limit, products)
+        self.most = max(self.most, searches * (2 * products + sums + 1))
+        if not found or self._error(found[0]) > _NO_NEED_OF_PRODUCTS:
+            found += self._products(limit, products)
         best = min(map(self._error, found), default=1.0)
         found += self._sums(limit, sums, _FAR_BEHIND * best)
         if not found:
             raise OptionError(self._why_nothing(limit))
         found.sort(key=self._error)
         return found
+
+    def _transform(self, limit: SizeLimit) -> list[Candidate]:
+        """Transform codes, where they can be: rows of so few bits that most coordinates are zero need codewords."""
+        dim, rows = self.table.embedding_dim, self.final.rows
+        most = limit.most_embedding(rows, dim, self.final.symbol_bytes)
+        if most is None or most < rows or self.options.scale_bits or self.options.loss != "squared":
+            return []
+        options = self.options.changed(composition=TRANSFORM, row_bytes=most / rows)
+        self._tell("transform")
+        try:
+            found = self.predictor.predict_transform(options, rows)
+        except OptionError:  # nothing is left for rows
+            return []
+        sizes = Sizes(most - found.own_bytes, 0, found.own_bytes, self.final.symbol_bytes)
+        errors = (found.relative_error, found.relative_error)
+        return [Candidate(options, sizes, sizes.ratio(rows, dim), *errors, found.seconds)]
 
     def _products(self, limit: SizeLimit, probes: int) -> list[Candidate]:
         """Codes without sums: rotated ones, and where a rotation is dear others too."""
@@ -193,13 +226,16 @@ class CandidateSearch:
         return spec.sizes(self.final.rows, self.final.symbol_bytes)
 
     def _candidate(self, options: CompressOptions) -> Candidate:
-        if self.on_candidate is not None:
-            self.on_candidate(self.done, self.most, f"K={options.codebook_size}, D={options.code_length}")
-        self.done += 1
+        self._tell(f"K={options.codebook_size}, D={options.code_length}")
         found = self.predictor.predict(options)
         spec = options.spec(self.table.embedding_dim)
         errors = (found.relative_error, found.unseen_error)
         return Candidate(options, self._sizes(spec), spec.ratio(self.final.rows), *errors, found.seconds)
+
+    def _tell(self, name: str) -> None:
+        if self.on_candidate is not None:
+            self.on_candidate(self.done, self.most, name)
+        self.done += 1
 
     def _why_nothing(self, limit: SizeLimit) -> str:
         smallest = self.options.changed(codebook_size=2, code_length=1, codebook_dtype="int8")

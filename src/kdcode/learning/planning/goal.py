@@ -7,7 +7,7 @@ from typing import Any
 
 from kdcode.codec import SizeLimit
 from kdcode.errors import OptionError
-from kdcode.learning.planning.planned_table import PlannedTable
+from kdcode.learning.planned_table import PlannedTable
 from kdcode.option_fields import check_fields, option
 
 

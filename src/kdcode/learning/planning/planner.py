@@ -11,9 +11,9 @@ from kdcode.errors import OptionError
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.checkpoint import Checkpoint, holding
 from kdcode.learning.identity import KnownTable, run_identity
+from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.planning.candidates import PLANNED, Candidate, CandidateSearch
 from kdcode.learning.planning.goal import FinalTable, Goal
-from kdcode.learning.planning.planned_table import PlannedTable
 from kdcode.learning.planning.predictor import Predictor
 from kdcode.learning.progress import showing_candidates
 from kdcode.learning.run_settings import PlanKeywords, PlanSettings
@@ -77,11 +77,13 @@ def plan_for(
     settings: PlanSettings = _DEFAULT_SETTINGS,
     checkpoint: Checkpoint | None = None,
     final: FinalTable | None = None,
+    *,
+    codewords: bool = False,
 ) -> Plan:
     """The plan for a goal; probes that a checkpoint has are not made again, and new ones are kept in it.
 
     Where `final` is given, the table is a sample of that one: bytes are its bytes, and errors that count are those of
-    rows which are not in the sample.
+    rows which are not in the sample. With `codewords`, transform codes are left out, which have none to be trained.
     """
     _refuse_larger_than_the_table(table, final or FinalTable.like(table, len(table)), goal)
     known, on_new = {}, None
@@ -94,7 +96,7 @@ def plan_for(
 
     with using_threads(settings.threads), showing_candidates(settings.progress) as on_candidate:
         predictor = Predictor(table, settings.device, known, on_new)
-        search = CandidateSearch(table, options, predictor, on_candidate, final)
+        search = CandidateSearch(table, options, predictor, on_candidate, final, codewords=codewords)
         if on_new is not None and not known:
             on_new(known)  # claims the file
         try:

@@ -8,6 +8,7 @@ times a share that hardly depends on the table, is what is missing at N = ∞. `
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,8 +17,9 @@ import torch
 
 from kdcode.codec import CodecSpec
 from kdcode.learning.additive.annealing import SCHEDULES
+from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.planning.block_probe import Probed, Sample, probe
-from kdcode.learning.planning.planned_table import PlannedTable
+from kdcode.learning.transform.design import design_codec
 from kdcode.options import CompressOptions
 
 
@@ -65,6 +67,8 @@ _LEFT_TO_TEST = 20
 """One of so many rows is left to test with, where the table has too few for samples of both kinds."""
 _MOST_WORK = 1 << 27
 """Additions of a sweep of a probe over all its rows from which it has few rows."""
+_ROWS_PER_DESIGN = 50_000
+"""Rows that are coded in about as long as making a transform codec takes."""
 _ALL_ROWS_PER_CENTROID = 256
 """Rows per centroid that k-means looks at."""
 _PRODUCT_TIMES = 1.75
@@ -82,6 +86,20 @@ class Prediction(NamedTuple):
 
     relative_error: float
     unseen_error: float
+    seconds: float
+
+
+class TransformPrediction(NamedTuple):
+    """What transform codes are expected to come to, for rows of the table and for others alike.
+
+    Args:
+        relative_error: of all rows.
+        own_bytes: what rotation and tables take.
+        seconds: of a run of `compress`.
+    """
+
+    relative_error: float
+    own_bytes: int
     seconds: float
 
 
@@ -107,14 +125,32 @@ class Predictor:
         self._on_new = on_new
         self._samples: dict[int, Sample] = {}
 
+    def predict_transform(self, options: CompressOptions, rows: int) -> TransformPrediction:
+        """The prediction for transform codes of a final table of `rows` rows: they are made for a sample.
+
+        Raises:
+            OptionError: so few bytes that nothing is left for rows.
+        """
+        name = f"transform {rows} {options.row_bytes} {options.effort}"
+        if name not in self._known:
+            started = time.monotonic()
+            found = design_codec(self.table, rows, float(options.row_bytes or 0), options.effort, options.seed)
+            seconds = time.monotonic() - started
+            self._remember(name, [found.relative_error, float(found.codec.spec.own_bytes), seconds])
+        error, own, seconds = self._known[name]
+        return TransformPrediction(error, int(own), seconds * (1 + rows / _ROWS_PER_DESIGN))
+
     def predict(self, options: CompressOptions) -> Prediction:
         """The error and the time of a run with these options."""
         name = repr(options)
         if name not in self._known:
-            self._known[name] = list(self._predict(options))
-            if self._on_new is not None:
-                self._on_new(self._known)
+            self._remember(name, list(self._predict(options)))
         return Prediction(*self._known[name])
+
+    def _remember(self, name: str, numbers: list[float]) -> None:
+        self._known[name] = numbers
+        if self._on_new is not None:
+            self._on_new(self._known)
 
     def _predict(self, options: CompressOptions) -> Prediction:
         spec = options.spec(self.table.embedding_dim)

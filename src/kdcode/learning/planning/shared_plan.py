@@ -11,7 +11,7 @@ import torch
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.learning.identity import KnownTable, TableContent
-from kdcode.learning.planning.planned_table import PlannedTable
+from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.table_shard import TableShard
 
 Value = TypeVar("Value")

@@ -7,8 +7,8 @@ rows nearer to the length that they are to have.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform import Transform, TransformSpec
 from kdcode.codec.transform.level_tables import PRECISION, LevelTables
-from kdcode.codec.transform.row_search import MARGIN, MARGIN_PER_LEVEL
+from kdcode.codec.transform.row_search import WORTH, margin_of
+from kdcode.codec.transform.spec import MAX_CLASSES, MAX_CONTEXTS, MOST_SIDES
 from kdcode.evaluation.rate_distortion import water_level
+from kdcode.learning.transform.coding import encoded
 from kdcode.learning.transform.level_statistics import (
     GRID,
     computed_tables,
@@ -26,34 +28,31 @@ from kdcode.learning.transform.level_statistics import (
     counted_sides,
     counted_tables,
 )
+from kdcode.learning.transform.rotation import Rotation
 
 TRADE = 0.45
 """λ in squared steps: what a bit may cost in squared error."""
 _MOST_LEVEL = 32000
-_NATURAL_ROUNDS = 5
-_FINAL_ROUNDS = 4
+_LEAST_STEP = 1e-9
+_NATURAL_ROUNDS = 20
+_NATURALLY_CLOSE, _TIMES_CLOSE = 0.015, 3
+"""How near to the bits that are asked for, as a share of them, and how often in turn, natural rows have to come."""
+_FINAL_ROUNDS = 3
+_ADJUSTMENTS = 4
+_MOST_OCTAVES = 0.3
+"""By how much the step changes at once, at most."""
+_ACTIVE = 0.3
+"""Coordinates that are larger, in steps, take a bit more where the step is halved."""
+_FIRST_SIDE = 64
+_LONGER = 16
+"""The longest class has room for one of so many parts more than the longest row of the sample needs."""
+_MOST_OFFSET = 60
+"""What the class of a row adds to contexts, at most: a factor of two to the power of 15."""
+_MOST_CLASS_BITS = 6
+_CLOSE = 0.0005
+"""How near to the bits that are asked for, as a share of them, is near enough."""
 _LONGEST = 4.0
 """How many times the mean length the longest of all lengths that are looked at is."""
-
-
-@dataclass(frozen=True, eq=False)
-class Rotation:
-    """What vectors become before they are quantized.
-
-    Args:
-        tensors: `mean`, and `reflections` with their scales where there are any.
-        reflections: how many.
-        bits: of each of their numbers.
-    """
-
-    tensors: dict[str, npt.NDArray[Any]]
-    reflections: int
-    bits: int
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return len(self.tensors["mean"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +114,7 @@ class Draft:
         """The same with a longest class that rows of zeros fit into: what fits into no other has to go somewhere."""
         contexts = np.clip(self.contexts + self.offsets[-1], 0, self.tables.count - 1)
         frequency = self.tables.sizes[self.tables.first[2 * contexts]]
-        bits = float((PRECISION - np.log2(frequency)).sum()) + MARGIN + (MARGIN_PER_LEVEL + 0.01) * len(contexts)
+        bits = float((PRECISION - np.log2(frequency)).sum()) + margin_of(len(contexts)) + 4
         longest = max(self.lengths[-1], int(np.ceil(bits / 8)))
         return replace(self, lengths=(*self.lengths[:-1], longest))
 
@@ -128,13 +127,15 @@ class Outcome:
         draft: the tables that follow from it, and a step that brings rows nearer to their length.
         bits: of a row on average, without its class.
         error: squared, of all rows together.
-        classes: (n,) of the rows.
+        lengths: (n,) bytes of the rows.
+        expected: (n,) bytes that the rows are expected to take with the step of `draft`.
     """
 
     draft: Draft
     bits: float
     error: float
-    classes: IntArray
+    lengths: IntArray
+    expected: DoubleArray
 
 
 class Fit:
@@ -142,63 +143,116 @@ class Fit:
 
     Args:
         coordinates: (n, d) of the sample, rotated and centred.
-        rotation: that they were rotated with.
+        extremes: (m, d) of the longest rows of all, which have to fit too.
         states: of the trellis.
+        weights: (n,) how much the rows count, 1 on average; None where all count alike.
     """
 
-    def __init__(self, coordinates: FloatArray, rotation: Rotation, states: int = 8) -> None:
-        self.coordinates, self.rotation, self.states = coordinates, rotation, states
-        self.spread = np.sqrt(np.square(coordinates, dtype=np.float64).mean(axis=0))
-        self.reach = float(np.abs(coordinates).max(initial=0))
-        self._plain = Rotation({"mean": np.zeros(rotation.dim, dtype=np.float32)}, 0, rotation.bits)
+    def __init__(
+        self, coordinates: FloatArray, extremes: FloatArray, states: int = 8, weights: DoubleArray | None = None
+    ) -> None:
+        self.coordinates, self.extremes, self.states, self.weights = coordinates, extremes, states, weights
+        self.spread = np.maximum(np.sqrt(np.square(coordinates, dtype=np.float64).mean(axis=0)), 1e-30)
+        self.reach = max(float(np.abs(part).max(initial=0)) for part in (coordinates, extremes))
+        self._plain = Rotation({"mean": np.zeros(coordinates.shape[1], dtype=np.float32)})
+
+    def weighted(self, numbers: DoubleArray) -> float:
+        """The sum of (n,) numbers of rows, each counted by its weight."""
+        return float(numbers.sum() if self.weights is None else numbers @ self.weights)
 
     def natural(self, bits: float) -> Outcome:
-        """Rows of any length, of so many bits on average: the class of a row is its length in bytes."""
-        most = int(_LONGEST * bits / 8) + 48
-        step = float(np.sqrt(4.0 * water_level(np.square(self.spread), bits)))
-        draft = self._any_length(step, most, None)
+        """Rows of any length, of so many bits on average."""
+        longest = np.sqrt(np.square(self.extremes / self.spread).mean(axis=1).max(initial=1))
+        every = int((_LONGEST * bits + len(self.spread) * np.log2(max(longest, 1.0))) / 8) + 48
+        lengths = tuple(range(0, every, -(-every // MAX_CLASSES)))
+        step = self._coarse_enough(float(np.sqrt(4.0 * water_level(np.square(self.spread), bits))))
+        contexts = np.maximum(context_of(self.spread / step), 0)
+        tables = computed_tables(int(contexts.max()) + 1, self._largest(step))
+        sides, offsets = np.full(tables.count, _FIRST_SIDE, dtype=np.uint8), np.zeros(len(lengths), dtype=np.int64)
+        draft = Draft(step, lengths, contexts, offsets, tables, sides, self._largest(step), self.states)
+        draft = draft.with_room_for_zeros()
+        close = 0
         for _ in range(_NATURAL_ROUNDS):
             found = self._coded(draft, bits)
-            draft = self._any_length(found.draft.step, most, found.draft)
+            draft = self._renewed(found, lengths)
+            close = close + 1 if abs(found.bits - bits) <= _NATURALLY_CLOSE * bits else 0
+            if close == _TIMES_CLOSE:
+                break
         return replace(found, draft=draft)
 
     def with_classes(self, natural: Outcome, bits: float, classes: int) -> Outcome:
         """Rows of so many lengths at most."""
-        draft = self._with_classes(natural, classes)
-        best: Outcome | None = None
+        needed = self._lengths_of_extremes(natural.draft)
+        chosen = chosen_lengths(np.concatenate([natural.lengths, needed]), classes)
+        longest = chosen[-1] + 2 + chosen[-1] // _LONGER  # for rows that are longer than any of these
+        draft = self._renewed(natural, (*chosen[:-1], longest))
         for _ in range(_FINAL_ROUNDS):
             found = self._coded(draft, bits)
             draft = found.draft
-            best = found
-        return best or natural
+        return found
 
-    def _any_length(self, step: float, most: int, before: Draft | None) -> Draft:
-        contexts = np.maximum(context_of(self.spread / step), 0)
-        largest = min(_MOST_LEVEL, int(self.reach / (2 * step)) + 2)
-        if before is None:
-            count = int(contexts.max()) + 1
-            tables, sides = computed_tables(count, largest), np.full(count, 64, dtype=np.uint8)
-        else:
-            tables, sides, largest = before.tables, before.sides, max(largest, before.largest)
-        contexts = np.minimum(contexts, tables.count - 1)
+    def adjusted(self, found: Outcome, bits: float) -> Outcome:
+        """The same with a step that suits so many bits; the tables stay as they are."""
+        draft = found.draft
+        for _ in range(_ADJUSTMENTS):
+            again = self._coded(draft, bits)
+            kept = replace(draft, step=again.draft.step)
+            found, draft = replace(again, draft=draft), kept
+            if abs(again.bits - bits) <= _CLOSE * bits:
+                break
+        return found
+
+    def _coarse_enough(self, step: float) -> float:
+        """A step of which no coordinate is too large a multiple, and next to nothing where all are zero."""
+        return max(step, self.reach / (2 * _MOST_LEVEL), _LEAST_STEP)
+
+    def _largest(self, step: float) -> int:
+        return min(_MOST_LEVEL, int(self.reach / (2 * step)) + 2)
+
+    def _renewed(self, found: Outcome, lengths: tuple[int, ...]) -> Draft:
+        """The draft that follows from an outcome: other lengths, and contexts that suit its step and these lengths."""
+        draft = found.draft
+        contexts = np.maximum(context_of(self.spread / draft.step), 0)
+        largest = max(draft.largest, self._largest(draft.step))
+        tables = draft.tables
+        most = min(MAX_CONTEXTS, int(contexts.max()) + _MOST_OFFSET)
+        offsets = self._offsets(found, lengths, contexts, computed_tables(most, largest).entropies())
+        count = min(most, int(contexts.max() + max(0, offsets.max())) + 1)
+        more = max(0, count - tables.count)
+        tables = tables.extended(computed_tables(count, largest)).cut(count)
+        sides = np.concatenate([draft.sides, np.full(more, _FIRST_SIDE, dtype=np.uint8)])[:count]
         return Draft(
-            step, tuple(range(most)), contexts, np.zeros(most, np.int64), tables, sides, largest, self.states
+            draft.step, lengths, np.minimum(contexts, tables.count - 1), offsets, tables, sides, largest, self.states
         ).with_room_for_zeros()
 
-    def _with_classes(self, natural: Outcome, classes: int) -> Draft:
-        """Lengths that suit the natural ones, and contexts that suit rows of these lengths."""
-        chosen = chosen_lengths(natural.classes, classes)
-        own = np.minimum(np.searchsorted(chosen, natural.classes), len(chosen) - 1)
-        spread, draft = np.maximum(self.spread, 1e-30), natural.draft
-        heard = np.square(spread) / (np.square(spread) + draft.step**2 / 3)
-        energy = (np.square(self.coordinates / spread) * heard).sum(axis=1) / heard.sum()
-        scale = [np.log2(energy[own == place].mean() + 1e-9) / 2 for place in range(len(chosen))]
-        offsets = np.clip(np.rint(np.array(scale) / GRID), -100, 100).astype(np.int64)
-        return replace(draft, lengths=chosen, offsets=offsets).with_room_for_zeros()
+    def _offsets(
+        self, found: Outcome, lengths: tuple[int, ...], contexts: IntArray, entropies: DoubleArray
+    ) -> IntArray:
+        """(classes,) what rows of some lengths add to contexts: the logarithm of their scale, which grows with them.
+
+        Entropies of contexts tell how long rows of a scale are, if coordinates are normal. Rows also differ in length
+        for other reasons, so that the scale of long rows is not as large as that: by how much a regression tells.
+        """
+        offsets = np.arange(-_MOST_OFFSET, _MOST_OFFSET)
+        bits = entropies[np.clip(contexts + offsets[:, None], 0, len(entropies) - 1)].sum(axis=1) + 1e-6 * offsets
+        heard = np.square(self.spread) / (np.square(self.spread) + found.draft.step**2 / 3)
+        energy = (np.square(self.coordinates / self.spread) * heard).sum(axis=1) / heard.sum()
+        scale = np.log2(energy + 1e-9) / 2 / GRID
+        expected = np.interp(8 * found.expected, bits, offsets)
+        spread = float(expected.var())
+        share = float(np.clip(np.mean((expected - expected.mean()) * scale) / spread, 0, 1)) if spread > 0 else 0.0
+        wanted = scale.mean() + share * (np.interp(8 * np.array(lengths, dtype=float), bits, offsets) - expected.mean())
+        low, high = max(scale.min(), -_MOST_OFFSET), min(scale.max() + 1, _MOST_OFFSET - 1)
+        return np.asarray(np.rint(np.clip(wanted, low, high)), dtype=np.int64)
+
+    def _lengths_of_extremes(self, draft: Draft) -> IntArray:
+        """(m,) bytes that the longest rows take."""
+        codec = draft.codec(self._plain)
+        return np.asarray(codec.problem.lengths[encoded(codec, self.extremes)[:, -2]])
 
     def _coded(self, draft: Draft, bits: float) -> Outcome:
         codec = draft.codec(self._plain)
-        codes = codec.encode_weighted(self.coordinates, None)
+        codes = encoded(codec, self.coordinates, self.weights)
         classes = codes[:, -2]
         scaled = (self.coordinates / np.float32(draft.step)).astype(np.float32)
         taken = 8.0 * float(codec.problem.lengths[classes].mean())
@@ -207,11 +261,13 @@ class Fit:
         tables = counted_tables(scaled, codes[:, :-2], contexts, self.states, shape)
         at_level = codec.compose(np.column_stack([codes[:, :-1], np.ones(len(codes), np.int64)])) / draft.step
         sides = counted_sides(scaled - at_level, contexts, draft.tables.count)
-        error = float(np.square(codec.compose(codes) - self.coordinates, dtype=np.float64).sum())
-        active = max(1, int((self.spread > draft.step / 2).sum()))
-        step = draft.step * 2.0 ** ((taken - bits) / active)
+        errors = np.square(codec.compose(codes) - self.coordinates, dtype=np.float64).sum(axis=1)
+        active = (np.abs(scaled) > _ACTIVE).sum(axis=1)
+        octaves = float(np.clip((taken - bits) / scaled.shape[1], -_MOST_OCTAVES, _MOST_OCTAVES))
+        step = self._coarse_enough(draft.step * 2.0**octaves)
         after = replace(draft, step=step, tables=tables, sides=sides).with_room_for_zeros()
-        return Outcome(after, taken, error, classes)
+        lengths = codec.problem.lengths[classes]
+        return Outcome(after, taken, self.weighted(errors), lengths, np.maximum(lengths - active * octaves / 8, 0))
 
 
 def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:
@@ -236,3 +292,14 @@ def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:
         found.append(int(values[end]))
         end = int(begins[end]) - 1
     return tuple(reversed(found))
+
+
+def chosen_classes(lengths: IntArray) -> int:
+    """How many lengths (n,) natural ones should become: more take more bits to say, fewer leave more bits over."""
+
+    def cost(classes: int) -> float:
+        chosen = np.array(chosen_lengths(lengths, classes))
+        left = 8.0 * (chosen[np.searchsorted(chosen, lengths)] - lengths)
+        return math.log2(classes) + float((left - WORTH * np.minimum(left, MOST_SIDES)).mean())
+
+    return min([1 << bits for bits in range(_MOST_CLASS_BITS + 1)], key=cost)

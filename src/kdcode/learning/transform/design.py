@@ -1,0 +1,112 @@
+"""design_codec: a transform codec for a table, from a sample of its rows, and what it will come to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from kdcode.arrays import DoubleArray, FloatArray
+from kdcode.codec.transform import Transform
+from kdcode.codec.transform.row_index import index_bytes
+from kdcode.errors import OptionError
+from kdcode.learning.planned_table import PlannedTable
+from kdcode.learning.transform.fitting import Fit, chosen_classes
+from kdcode.learning.transform.rotation import chosen_rotation
+
+STATES = {"fast": 8, "normal": 16, "best": 32}
+"""States of the trellis, by effort."""
+_MOST_NUMBERS = 1 << 26
+"""Numbers of the rows that the rotation is found from, at most."""
+_SAMPLE_NUMBERS = 1 << 20
+_SAMPLE_ROWS = (1024, 8192)
+"""Rows that are coded again and again: at least, and at most; in between what makes so many numbers."""
+_TABLE_BYTES = 1500
+"""What the tables of levels are expected to take, before they are known."""
+_EXTREMES = 32
+"""How many of the longest rows are looked at, so that a row may be as long as they need."""
+_LEAST_BITS, _MOST_BITS = 1.0, 12
+"""Bits of a row at least, and of a coordinate at most: float32 numbers have no more that tell rows apart."""
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Design:
+    """A codec, and what is expected of it.
+
+    Args:
+        codec: to encode all rows with.
+        relative_error: predicted.
+        row_bytes: what all rows may take together, without their index.
+    """
+
+    codec: Transform
+    relative_error: float
+    row_bytes: int
+
+
+def design_codec(
+    table: PlannedTable, rows: int, bytes_per_row: float, effort: str, seed: int = 0, *, spare: float = 0.001
+) -> Design:
+    """A codec for a table of `rows` rows like those of `table`.
+
+    Args:
+        table: what is to be compressed, or a sample of it.
+        rows: of the final table.
+        bytes_per_row: what it may take for each row, everything counted.
+        effort: fast, normal or best.
+        seed: of the samples.
+        spare: the share of the bytes of rows that is not aimed at: other rows than those of the sample may take more.
+
+    Raises:
+        OptionError: so few bytes that nothing is left for the rows.
+    """
+    dim, total = table.embedding_dim, math.floor(rows * bytes_per_row)
+    mean, covariance, sample, weights = _moments(table, seed)
+    rotation = chosen_rotation(mean, covariance, rows, 8.0 * bytes_per_row)
+    extremes = table.vectors_at(np.sort(np.argsort(table.norms)[-_EXTREMES:]))
+    fit = Fit(rotation.rotated(sample), rotation.rotated(extremes), STATES[effort], weights)
+
+    def bits_for(own_bytes: int, classes: int) -> float:
+        left = total - own_bytes - index_bytes(rows, classes)
+        if left < _LEAST_BITS * rows / 8:
+            raise OptionError(
+                f"size: {total:,} bytes leave none for {rows:,} rows of transform codes of {dim} dimensions"
+            )
+        return float(min((1 - spare) * 8.0 * left / rows, _MOST_BITS * dim))
+
+    own = rotation.nbytes + dim + _TABLE_BYTES
+    natural = fit.natural(bits_for(own, 16))
+    classes = chosen_classes(natural.lengths)
+    found = fit.with_classes(natural, bits_for(own, classes), classes)
+    codec = found.draft.codec(rotation)
+    own = codec.spec.own_bytes
+    wanted = bits_for(own, len(found.draft.lengths))
+    found = fit.adjusted(found, wanted)
+    codec = found.draft.codec(rotation, mean_length=found.bits / 8)
+    room = total - codec.spec.own_bytes - index_bytes(rows, codec.spec.classes)
+    variance = fit.weighted(np.square(sample - mean, dtype=np.float64).sum(axis=1))
+    error = found.error / max(variance, 1e-300)
+    slope = 2.0 ** (-2.0 * (8.0 * room / rows - found.bits) / dim)  # what the last bits will bring
+    return Design(codec, min(1.0, error * slope), room)
+
+
+def _moments(table: PlannedTable, seed: int) -> tuple[DoubleArray, DoubleArray, FloatArray, DoubleArray | None]:
+    """(d,) mean and (d, d) covariance of many rows, and (n, d) vectors of some with their weights, 1 on average."""
+    count, dim = len(table), table.embedding_dim
+    drawn = np.random.default_rng(seed).permutation(count)
+    few = min(count, max(_SAMPLE_ROWS[0], min(_SAMPLE_ROWS[1], _SAMPLE_NUMBERS // dim)))
+    many = min(count, max(few, _MOST_NUMBERS // dim))
+    rows = np.sort(drawn[:many])
+    vectors = table.vectors_at(rows)
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    scatter = np.zeros((dim, dim))
+    for start in range(0, many, _ROWS_AT_ONCE):
+        centred = vectors[start : start + _ROWS_AT_ONCE] - mean
+        scatter += centred.T @ centred
+    sampled = np.sort(drawn[:few])
+    own = None if table.weights is None else table.weights[sampled].astype(np.float64)
+    if own is not None:
+        own = own / own.mean() if own.any() else None
+    return mean, scatter / many, table.vectors_at(sampled), own

@@ -1,0 +1,96 @@
+"""The rotation of a transform codec: how many principal directions, in how many bits, are worth what they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.arrays import DoubleArray, FloatArray
+from kdcode.codec.transform.reflections import packed_shape, product, reflection_vectors, rounded_reflections
+from kdcode.codec.transform.spec import REFLECTION_BITS
+from kdcode.evaluation.rate_distortion import gaussian_limit
+
+_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+"""Shares of all directions that are tried."""
+_ROUNDING = {4: 0.0115, 5: 0.0035, 6: 0.0010, 8: 0.0001}
+"""Squared error of rounding a reflection to so many bits, relative to its numbers."""
+_WIDE = 2048
+"""Dimensions from which only few directions are tried: to reflect all takes minutes."""
+_WIDE_SHARES = (1 / 32, 1 / 8)
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """What vectors become before they are quantized.
+
+    Args:
+        tensors: `mean`, and `reflections` with their scales where there are any.
+        reflections: how many.
+        bits: of each of their numbers.
+    """
+
+    tensors: dict[str, npt.NDArray[Any]]
+    reflections: int = 0
+    bits: int = REFLECTION_BITS[0]
+
+    @property
+    def dim(self) -> int:
+        """The dimension d of the vectors."""
+        return len(self.tensors["mean"])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes, the mean among them."""
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    def rotated(self, vectors: FloatArray) -> FloatArray:
+        """(n, d) vectors to (n, d) coordinates."""
+        centred = vectors - self.tensors["mean"]
+        if not self.reflections:
+            return np.asarray(centred)
+        packed, scales = (self.tensors[name] for name in ("reflections", "reflection_scale"))
+        return np.asarray(centred @ product(reflection_vectors(packed, scales, self.dim, self.bits, np.float32)))
+
+
+def chosen_rotation(mean: DoubleArray, covariance: DoubleArray, rows: int, bits: float) -> Rotation:
+    """The rotation with the lowest expected error of a table of N rows that take `bits` each, all in all.
+
+    Args:
+        mean: (d,) of the rows.
+        covariance: (d, d).
+        rows: N, that share what the rotation takes.
+        bits: of a row.
+    """
+    dim = len(mean)
+    tensors = {"mean": mean.astype(np.float32)}
+    best, least = Rotation(tensors), gaussian_limit(np.diag(covariance), bits)
+    if dim == 1 or not np.trace(covariance) > 0:
+        return best
+    directions = np.linalg.eigh(covariance)[1][:, ::-1]
+    counts = sorted({min(dim - 1, max(1, round(share * dim))) for share in (_WIDE_SHARES if dim > _WIDE else _SHARES)})
+    for count in counts:
+        variances = _variances(covariance, directions[:, :count])
+        for width in REFLECTION_BITS:
+            taken = 8 * np.prod(packed_shape(count, dim, width)) + 32 * count
+            rounded = variances + 2 * _ROUNDING[width] * variances.mean()
+            expected = gaussian_limit(rounded, bits - float(taken) / rows) if taken < 0.5 * bits * rows else 1.0
+            if expected < least:
+                best, least = Rotation(tensors, count, width), expected
+    if not best.reflections:
+        return best
+    packed, scales = rounded_reflections(directions[:, : best.reflections], best.bits)
+    return Rotation({**tensors, "reflections": packed, "reflection_scale": scales}, best.reflections, best.bits)
+
+
+def _variances(covariance: DoubleArray, directions: DoubleArray) -> DoubleArray:
+    """(d,) variances of coordinates where the first axes have become directions, and the others stay near theirs."""
+    count = directions.shape[1]
+    scale = np.ones(count, dtype=np.float32)
+    reflected, factors = np.linalg.qr(directions, mode="raw")
+    vectors = np.triu(reflected, 1)[:count].astype(np.float64)
+    vectors[np.arange(count), np.arange(count)] = scale
+    rotation = product(vectors * np.sqrt(factors)[:, None])
+    return np.asarray(np.einsum("ij,ij->j", rotation, covariance @ rotation))

@@ -1,0 +1,115 @@
+"""NumpyRows: the rows of a layer that numpy or compiled code reads and decodes, those of transform codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch._C import _get_tracing_state
+
+from kdcode.arrays import FloatArray
+from kdcode.codec import Codec
+from kdcode.codec_torch import StoredCodec
+from kdcode.codec_torch.parallel import parallel_chunks
+from kdcode.codec_torch.twin import Twin
+from kdcode.errors import OptionError
+from kdcode.stored_array import PackedRows
+
+if TYPE_CHECKING:
+    from kdcode.nn.coded_layer import CodedLayer
+
+_ROWS_AT_ONCE = 4096
+"""Rows that each thread decodes at a time."""
+_FEW_ROWS = 64
+"""Rows that are decoded as they come, however often they repeat."""
+
+
+Method = TypeVar("Method", bound=Callable[..., Tensor])
+
+
+def _outside_of_graphs(method: Method) -> Method:
+    """Let `torch.compile` call a method as it is, and not look into it."""
+    return cast(Method, torch.compiler.disable(method))
+
+
+class NumpyRows:
+    """Reads rows from the packed bytes of a layer, whichever device these are on, and decodes them on the CPU.
+
+    It keeps views of the tensors of the layer, or copies of those on another device, which are fetched again once they
+    have changed. A copy of the layer makes its own.
+    """
+
+    def __init__(self) -> None:
+        self._rows: Twin[PackedRows] = Twin()
+
+    @_outside_of_graphs
+    def codes(self, layer: CodedLayer, ids: Tensor) -> Tensor:
+        """(n,) ids in [0, N) to their (n, columns) codes, on the device of the ids."""
+        if ids.is_meta:
+            return torch.empty(len(ids), len(layer.codec.spec.widths), dtype=torch.int64, device="meta")
+        codec, packed = self._parts(layer)
+        return torch.from_numpy(codec.unpack(packed[ids.cpu().numpy()]).astype(np.int64)).to(ids.device)
+
+    @_outside_of_graphs
+    def vectors(self, layer: CodedLayer, ids: Tensor) -> Tensor:
+        """(n,) ids in [0, N) to (n, d) vectors of the layer's type, on the device of the ids."""
+        if ids.is_meta:
+            return torch.empty(len(ids), layer.embedding_dim, dtype=layer.codec.dtype, device="meta")
+        return torch.from_numpy(self.decoded(layer, ids.cpu().numpy())).to(ids.device, layer.codec.dtype)
+
+    def decoded(self, layer: CodedLayer, rows: npt.NDArray[np.int64]) -> FloatArray:
+        """(n, d) float32 vectors of (n,) rows in [0, N); rows that come often are decoded once."""
+        codec, packed = self._parts(layer)
+        if len(rows) > _FEW_ROWS:
+            distinct, places = np.unique(rows, return_inverse=True)
+            if 4 * len(distinct) < 3 * len(rows):
+                return _decoded(codec, packed, distinct)[places.reshape(-1)]
+        return _decoded(codec, packed, rows)
+
+    def _parts(self, layer: CodedLayer) -> tuple[Codec, PackedRows]:
+        """The codec of a layer in numpy, and its rows."""
+        if not isinstance(layer.codec, StoredCodec):
+            raise TypeError(f"expected a layer with the stored tensors of a codec, got {type(layer.codec).__name__}")
+        codec = layer.codec.in_numpy()
+
+        def rows_of(arrays: dict[str, npt.NDArray[Any]]) -> PackedRows:
+            layout = codec.spec.row_layout(layer.num_embeddings)
+            stored = {name: rows.view(layout[name][0]) for name, rows in arrays.items()}
+            return codec.rows_of_tensors(stored, layer.num_embeddings)
+
+        named = {"codes": layer.code_rows, "row_classes": layer.row_classes, "row_starts": layer.row_starts}
+        return codec, self._rows.of({name: rows for name, rows in named.items() if rows is not None}, rows_of)
+
+
+def refuse_recording() -> None:
+    """Refuse to be part of a graph that is recorded to run elsewhere, where there is no numpy.
+
+    `torch.compile` is another matter: it leaves such a layer out of its graph.
+
+    Raises:
+        OptionError: by torch.export or torch.jit.trace.
+    """
+    is_exporting = getattr(torch.compiler, "is_exporting", None)
+    if (is_exporting is not None and is_exporting()) or _get_tracing_state() is not None:
+        raise OptionError(
+            "form: packed transform codes are decoded by numpy, which is no part of an exported model; make the layer "
+            'with form="unpacked"'
+        )
+
+
+def _decoded(codec: Codec, packed: PackedRows, rows: npt.NDArray[np.int64]) -> FloatArray:
+    """(n, d) vectors of (n,) rows, on as many threads as torch's operators take."""
+    if len(rows) <= _ROWS_AT_ONCE:
+        return codec.decode_packed(packed[rows])
+    vectors = np.empty((len(rows), codec.spec.embedding_dim), dtype=np.float32)
+
+    def decode(start: int) -> None:
+        some = slice(start, start + _ROWS_AT_ONCE)
+        vectors[some] = codec.decode_packed(packed[rows[some]])
+
+    parallel_chunks(decode, range(0, len(rows), _ROWS_AT_ONCE), torch.device("cpu"))
+    return vectors

@@ -1,0 +1,105 @@
+"""Transform codes for a size: what is predicted and promised is what comes out."""
+
+import numpy as np
+import pytest
+
+import kdcode
+from kdcode.data import glove_50d
+from kdcode.errors import OptionError
+from kdcode.evaluation.rate_distortion import gaussian_limit, principal_variances
+from kdcode.learning.transform.design import design_codec
+
+
+@pytest.fixture(scope="module")
+def table():
+    return glove_50d().head(4000)
+
+
+def heavy_tailed(rows=3000, dim=32, seed=0):
+    """Rows whose lengths differ by orders of magnitude, as in tables of n-grams."""
+    random = np.random.default_rng(seed)
+    return (random.normal(size=(rows, dim)) * np.exp(1.5 * random.normal(size=(rows, 1)))).astype(np.float32)
+
+
+@pytest.mark.parametrize("size", ["8x", "10x", "20x"])
+def test_a_plan_chooses_transform_codes_and_knows_their_error_and_size(table, size):
+    planned = kdcode.plan(table, size, effort="fast").recommended
+    assert planned.options.composition == "transform"
+    coded = kdcode.compress(table, size, effort="fast")
+    assert coded.spec.composition == "transform"
+    assert coded.provenance["relative_error"] == pytest.approx(planned.relative_error, rel=0.06)
+    most = 4 * len(table) * 50 / float(size[:-1])
+    assert 0.995 * most <= coded.sizes.embedding <= most
+    assert planned.sizes.embedding == int(most)
+
+
+def test_a_size_of_the_file_is_kept(table, tmp_path):
+    coded = kdcode.compress(table, "100KB", effort="fast")
+    assert coded.spec.composition == "transform"
+    assert 96_000 <= kdcode.save(coded, tmp_path / "a.kdc") <= 100_000
+
+
+def test_the_error_is_near_the_limit_of_a_gaussian():
+    random = np.random.default_rng(0)
+    matrix = (random.normal(size=(6000, 40)) * np.geomspace(3, 0.3, 40)).astype(np.float32)
+    table = kdcode.VectorTable(None, matrix)
+    coded = kdcode.compress(table, "10x", effort="normal")
+    limit = gaussian_limit(principal_variances(table), 32 * 40 / 10)
+    assert limit < coded.provenance["relative_error"] < 1.45 * limit
+
+
+def test_rows_of_different_lengths_take_different_bytes():
+    matrix = heavy_tailed()
+    coded = kdcode.compress(matrix, "10x", effort="fast")
+    lengths = np.array(coded.spec.lengths)[coded.codes[:, -2]]
+    norms = np.linalg.norm(matrix - matrix.mean(axis=0), axis=1)
+    assert np.corrcoef(np.log(norms), lengths)[0, 1] > 0.9
+    fixed = gaussian_limit(matrix.var(axis=0), 32 * 32 / 10)
+    assert coded.provenance["relative_error"] < 0.5 * fixed  # equal bits for all rows could not come below it
+
+
+def test_unseen_rows_lose_no_more(table):
+    matrix = np.asarray(table.matrix, dtype=np.float32)
+    order = np.random.default_rng(0).permutation(len(matrix))
+    learned = kdcode.learn_codebook(matrix[order[:3000]], "10x", effort="fast")
+    others = matrix[order[3000:]]
+    lost = np.square(learned.codec.decode(learned.encode(others)) - others).sum()
+    error = lost / np.square(others - matrix[order[:3000]].mean(axis=0)).sum()
+    assert error == pytest.approx(learned.provenance["relative_error"], rel=0.08)
+    assert learned.provenance["unseen_error"] == pytest.approx(error, rel=0.15)
+
+
+def test_rows_with_more_weight_lose_less(table):
+    matrix = np.asarray(table.matrix, dtype=np.float32)
+    weights = np.where(np.arange(len(matrix)) % 2, 4.0, 0.25).astype(np.float32)
+    coded = kdcode.compress(kdcode.VectorTable(None, matrix, weights), "12x", effort="fast")
+    lost = np.square(coded.decode(np.arange(len(matrix))) - matrix).sum(axis=1)
+    assert lost[weights > 1].mean() < 0.6 * lost[weights < 1].mean()
+
+
+def test_the_same_table_gives_the_same_file(table, tmp_path):
+    files = []
+    for threads in (1, 2):
+        coded = kdcode.compress(table.head(1000), "10x", effort="fast", threads=threads)
+        kdcode.save(coded, tmp_path / "a.kdc")
+        files.append((tmp_path / "a.kdc").read_bytes())
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+@pytest.mark.parametrize("matrix", ["zeros", "constant", "normal"])
+def test_tables_that_hardly_have_any_rows(rows, matrix):
+    vectors = {"zeros": np.zeros((rows, 40)), "constant": np.ones((rows, 40)) * 3}.get(
+        matrix, np.random.default_rng(0).normal(size=(rows, 40))
+    )
+    coded = kdcode.compress(vectors.astype(np.float32), composition="transform", row_bytes=80_000.0 / rows)
+    assert coded.decode(np.arange(rows)) == pytest.approx(vectors, abs=0.1)
+
+
+def test_bytes_that_leave_nothing_for_rows_are_refused(table):
+    with pytest.raises(OptionError, match="leave none for 4,000 rows"):
+        design_codec(table, 4000, 0.1, "fast")
+    with pytest.raises(OptionError, match="give it with composition='transform', or a size"):
+        kdcode.compress(table, composition="transform")
+    with pytest.raises(OptionError, match="codebook_size is for codes with codewords"):
+        kdcode.compress(table, composition="transform", row_bytes=20.0, codebook_size=16)

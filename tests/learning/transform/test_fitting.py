@@ -1,0 +1,69 @@
+"""The step, the lengths of rows and the tables of levels, from a sample."""
+
+import numpy as np
+import pytest
+
+from kdcode.learning.transform.fitting import Fit, chosen_classes, chosen_lengths
+from kdcode.learning.transform.level_statistics import context_of, counted_sides, counted_tables, spread_of
+
+
+def sample(rows=1500, dim=24, seed=0):
+    """Normal coordinates whose spread falls from 4 to 0.25."""
+    random = np.random.default_rng(seed)
+    return (random.normal(size=(rows, dim)) * np.geomspace(4, 0.25, dim)).astype(np.float32)
+
+
+def fit_of(coordinates, states=8):
+    return Fit(coordinates, coordinates[:4], states)
+
+
+@pytest.mark.parametrize("bits", [30.0, 60.0, 100.0])
+def test_rows_take_the_bits_that_are_asked_for(bits):
+    fit = fit_of(sample())
+    found = fit.adjusted(fit.with_classes(fit.natural(bits), bits, 8), bits)
+    assert found.bits == pytest.approx(bits, rel=0.02)
+    assert len(found.draft.lengths) <= 8
+
+
+def test_the_error_falls_with_bits_and_with_states():
+    coordinates = sample()
+    errors = [fit_of(coordinates, states).natural(bits).error for states, bits in ((8, 40.0), (8, 80.0))]
+    assert errors[1] < 0.4 * errors[0]
+    found = {}
+    for states in (1, 8, 32):
+        outcome = fit_of(coordinates, states).natural(72.0)
+        found[states] = outcome.error * 2 ** (2 * (outcome.bits - 72) / coordinates.shape[1])
+    assert found[32] < found[8] < 0.9 * found[1]
+
+
+def test_lengths_are_those_with_the_fewest_bytes():
+    lengths = np.array([3] * 60 + [4] * 10 + [9] * 40 + [30])
+    assert chosen_lengths(lengths, 8) == (3, 4, 9, 30)
+    assert chosen_lengths(lengths, 3) == (3, 9, 30)
+    assert chosen_lengths(lengths, 1) == (30,)
+
+
+def test_there_are_as_many_lengths_as_rows_that_differ_make_worth_while():
+    random = np.random.default_rng(0)
+    assert chosen_classes(np.full(500, 40)) == 1
+    few, many = (chosen_classes(np.rint(random.normal(100, spread, 2000)).astype(int)) for spread in (0.6, 12))
+    assert few < many
+
+
+def test_contexts_are_those_of_a_spread():
+    assert (context_of(spread_of(np.arange(40))) == np.arange(40)).all()
+
+
+def test_tables_count_levels_and_how_far_coordinates_lie_from_them():
+    random = np.random.default_rng(0)
+    coordinates = (0.2 + 3.6 * random.random((4000, 1))).astype(np.float32)  # quantizer 0 has 0, 2 and 4 here
+    values = np.where(coordinates < 1, 0, np.where(coordinates < 3, 1, 3))
+    contexts = np.zeros_like(values)
+    tables = counted_tables(coordinates, values, contexts, 1, (1, 5))
+    shares = [float((values == value).mean()) for value in (0, 1, 3)]
+    stored = tables.frequencies[: tables.magnitudes[0, 0] + 2].astype(float)
+    assert stored[0] == pytest.approx(shares[0] * (1 << 15), rel=0.05)
+    assert 2 * stored[1] == pytest.approx(shares[1] * (1 << 15), rel=0.05)  # both signs share it
+    errors = np.array([[0.5, -0.25], [-0.5, 0.25]], dtype=np.float32)
+    sides = counted_sides(np.tile(errors, (500, 1)), np.tile([[0, 1]], (1000, 1)), 2)
+    assert sides.tolist() == [64, 33]
