@@ -240,7 +240,7 @@ def test_the_code_of_the_page_about_models_runs(tmp_path, monkeypatch):
     folder = small_language_model(tmp_path / "model")
     run_page(MODELS, text.replace(LANGUAGE_MODEL, str(folder)), {"__name__": "models"})
     sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("small-model", "tuned-model", "model")]
-    assert sizes[0] == sizes[1] < sizes[2] / 4
+    assert max(sizes[:2]) < sizes[2] / 4
 
 
 @pytest.mark.parametrize("path", [README, TUTORIAL, RECIPES, MODELS, IN_TASK], ids=lambda path: path.name)

@@ -137,19 +137,14 @@ class CodedTable(TableMapping):
     @cached_property
     def norms(self) -> DoubleArray:
         """(N,) lengths of the vectors; computed chunk by chunk at first use."""
-        norms = np.empty(len(self))
-        at_once = rows_at_once(self.spec.row_width)
-        for start in range(0, len(self), at_once):
-            rows = np.arange(start, min(start + at_once, len(self)))
-            norms[start : start + len(rows)] = lengths(self.vectors_at(rows))
-        return norms
+        found = [lengths(vectors) for _, vectors in self._vector_chunks(self.spec.row_width)]
+        return np.concatenate([np.empty(0), *found])
 
     @property
     def queries_at_once(self) -> int:
         """How many queries a search answers in one pass: as many as the tables of their scores leave memory for."""
-        return max(
-            1, min(QUERIES_AT_ONCE, _SCORES_AT_ONCE // max(self.code_length * self.codebook_size, self.embedding_dim))
-        )
+        scores = self.code_length * self.codebook_size if self.spec.has_codewords else self.embedding_dim
+        return max(1, min(QUERIES_AT_ONCE, _SCORES_AT_ONCE // scores))
 
     def decode(self, rows: npt.ArrayLike) -> FloatArray:
         """Vectors of the given rows.
@@ -187,14 +182,12 @@ class CodedTable(TableMapping):
     def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
         """Dot products with (q, d) queries, in order: the first row of a chunk, and (n, q) numbers.
 
-        They are sums of table entries where the composition is a sum; an LSTM's rows are composed chunk by chunk.
+        They are sums of table entries where the composition is a sum; others are decoded chunk by chunk.
         """
         self.require_rows()
         tables = self.codec.score_tables(queries.T)
         if tables is None:
-            at_once = rows_at_once(max(len(queries), self.spec.row_width))
-            for start in range(0, len(self), at_once):
-                vectors = self.codec.decode_packed(self.packed[start : start + at_once])
+            for start, vectors in self._vector_chunks(max(len(queries), self.spec.row_width)):
                 yield start, vectors.astype(np.float64) @ queries.T
             return
         for start, codes in self.code_chunks(rows_at_once(len(queries))):
@@ -334,6 +327,12 @@ class CodedTable(TableMapping):
                 pass  # unpacking checks the range of every code
         elif isinstance(self.packed, StoredArray):
             np.asarray(self.packed)  # compares all of it with its digests
+
+    def _vector_chunks(self, width: int) -> Iterator[tuple[int, FloatArray]]:
+        """All vectors in order, so many at a time that rows of `width` numbers stay in a cache; with the first row."""
+        at_once = rows_at_once(width)
+        for start in range(0, len(self), at_once):
+            yield start, self.vectors_at(np.arange(start, min(start + at_once, len(self))))
 
     @property
     def _codes_at_once(self) -> int:

@@ -92,7 +92,7 @@ def assert_searches(index, coded, metric, k=8):
 def test_an_index_gives_what_brute_force_gives(kind, dtype, metric):
     coded = coded_table(kind, dtype, rows=200, length=5, size=6, dim=9)
     if is_refused(kind):
-        with pytest.raises(OptionError, match=r"LSTM|row scales"):
+        with pytest.raises(OptionError, match=r"LSTM|row scales|transform codes"):
             coded.to_faiss(metric)
         return
     index = coded.to_faiss(metric)

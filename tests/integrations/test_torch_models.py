@@ -471,19 +471,28 @@ def test_a_layer_itself_cannot_be_frozen_in_place():
         freeze_embeddings(KDEmbedding(ROWS, DIM))
 
 
-TRANSFORM = {"composition": "transform", "row_bytes": 26.0, "min_rows": 50}
+TRANSFORM = {"composition": "transform", "row_bytes": 12.0, "min_rows": 50}
+
+
+def tied_model(rows=2000):
+    torch.manual_seed(0)
+    model = Holder(words=nn.Embedding(rows, DIM), head=nn.Linear(DIM, rows, bias=False)).eval()
+    model.head.weight = model.words.weight
+    return model
 
 
 def test_transform_codes_serve_embeddings_and_heads():
-    model, plain = LanguageModel().eval(), LanguageModel().eval()
+    model, plain = tied_model(), tied_model()
     report = compress_embeddings(model, **TRANSFORM)
     assert isinstance(model.words, CodedEmbedding)
     assert isinstance(model.head, CodedOutput)
-    assert model.words.nbytes == report.layers[0].after == report.layers[0].coded.sizes.embedding <= 26 * ROWS
+    assert model.words.nbytes == report.layers[0].after == report.layers[0].coded.sizes.embedding
     assert "transform, " in report.layers[0].what
-    torch.testing.assert_close(model(IDS), plain(IDS), rtol=0.1, atol=0.5)
-    reached = torch.autograd.grad(model(IDS).square().sum(), model.body.weight)[0]
-    assert reached.abs().sum() > 0
+    ids, hidden = torch.arange(0, 2000, 7).view(2, -1), torch.randn(5, DIM, requires_grad=True)
+    lost = F.mse_loss(model.words(ids), plain.words(ids)), F.mse_loss(model.head(hidden), plain.head(hidden))
+    assert 0 < max(lost) < 0.2
+    lost[1].backward()
+    assert hidden.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize(
@@ -502,9 +511,10 @@ def test_transform_codes_are_neither_trained_nor_calibrated(asked, said):
 
 @pytest.mark.parametrize("asked", [{"trainable": True}, {"calibrate": [torch.arange(60).view(6, 10)]}])
 def test_a_size_has_codewords_where_they_are_needed(asked):
-    plain = Holder(words=nn.Embedding(2000, DIM))
-    model = copy.deepcopy(plain) if "trainable" in asked else LanguageModel()
-    compress_embeddings(model, "3x", effort="fast", min_rows=50, **asked)
+    model = LanguageModel()
+    model.words, model.head = tied_model().words, tied_model().head
+    model.head.weight = model.words.weight
+    without = compress_embeddings(copy.deepcopy(model), "4x", effort="fast", min_rows=50).layers[0].coded
+    assert not without.spec.has_codewords  # else this says nothing
+    compress_embeddings(model, "4x", effort="fast", min_rows=50, **asked)
     assert model.words.codec.spec.has_codewords
-    chosen = compress_embeddings(plain, "3x", effort="fast", min_rows=50).layers[0].coded
-    assert not chosen.spec.has_codewords  # else this says nothing
