@@ -32,6 +32,7 @@ VALUES = (
     "float32",
     "lstm",
     "block-sum",
+    "transform",
     [],
     {},
     [1],
@@ -165,7 +166,10 @@ def damaged_bytes(random: Random, good: Sample) -> tuple[str, bytes]:
 def _metadata_value(random: Random, parts: Parts) -> None:
     field = random.choice(list(parts.metadata))
     old = parts.metadata[field]
-    if isinstance(old, int) and random.random() < 0.7:
+    if isinstance(old, list) and old and random.random() < 0.7:
+        place = random.randrange(len(old))
+        old[place] = random.choice((*COUNTS, old[place] + 1, old[place] - 1))
+    elif isinstance(old, int) and random.random() < 0.7:
         parts.metadata[field] = random.choice((*COUNTS, old + 1, old - 1, old * 2, float(old)))
     else:
         parts.metadata[field] = random.choice(VALUES)
@@ -224,7 +228,7 @@ def _shape(random: Random, parts: Parts) -> None:
 
 def _dtype(random: Random, parts: Parts) -> None:
     tensor = parts.tensors[random.choice(list(parts.tensors))]
-    old, tensor[0] = tensor[0], random.choice(("U8", "I8", "U64", "F16", "F32", "F64", "BF16", "BOOL", "", "u8"))
+    old, tensor[0] = tensor[0], random.choice(("U8", "I8", "U16", "U64", "F16", "F32", "F64", "BF16", "BOOL", "", "u8"))
     if random.random() < 0.5 and tensor[0] in DTYPE_BYTES:  # a shape that fits again
         tensor[1] = [*tensor[1][:-1], max(1, tensor[1][-1] * DTYPE_BYTES[old] // DTYPE_BYTES[tensor[0]])]
 
@@ -300,6 +304,35 @@ def _levels(random: Random, parts: Parts) -> None:
         )
 
 
+def _integers(random: Random, parts: Parts) -> None:
+    """Other whole numbers in what transform codes have: classes and starts of rows, contexts, tables, reflections."""
+    names = [name for name in parts.tensors if name in INTEGERS]
+    tensor = parts.tensors[random.choice(names)]
+    kind = {"U8": "B", "I8": "b", "U16": "H", "U64": "Q"}[tensor[0]]
+    count = len(tensor[2]) // DTYPE_BYTES[tensor[0]]
+    numbers = list(struct.unpack(f"<{count}{kind}", tensor[2]))
+    for _ in range(random.choice((1, 2, 5))):
+        place = random.randrange(count)
+        change = random.choice(("near", "any", "swap", "move"))
+        other = random.randrange(count)
+        if change == "near":
+            numbers[place] += random.choice((-1, 1))
+        elif change == "any":
+            numbers[place] = random.choice((0, 1, 127, 255, 32_767, 65_535, 2**63, 2**64 - 1, random.randrange(256)))
+        elif change == "swap":
+            numbers[place], numbers[other] = numbers[other], numbers[place]
+        else:  # from one to another, so that sums stay what they are
+            numbers[place] += 2
+            numbers[other] -= 2
+    tensor[2] = struct.pack(f"<{count}{kind}", *numbers)  # numbers that its type cannot hold leave it as it was
+
+
+INTEGERS = (
+    *("row_classes", "row_starts", "coordinate_contexts", "class_contexts", "magnitudes", "frequencies", "shifts"),
+    *("sides", "reflections"),
+)
+
+
 def _symbol_text(random: Random, parts: Parts) -> None:
     """The symbols of one block, other ones or broken, deflated again."""
     if "symbols.blocks" not in parts.tensors:
@@ -358,6 +391,7 @@ LAWFUL: dict[str, Callable[[Random, Parts], None]] = {
     "codes": _codes,
     "numbers": _numbers,
     "levels": _levels,
+    "integers": _integers,
     "symbol text": _symbol_text,
     "symbol bytes": _symbol_bytes,
     "metadata text": _metadata_text,

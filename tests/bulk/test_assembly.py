@@ -3,9 +3,11 @@
 import os
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from kdc_bytes import Parts
+from sample_tables import codec_of
 
 import kdcode
 from kdcode import append, assemble, encode_parts, load, save, verify
@@ -224,3 +226,52 @@ def test_settings_decide_how_codes_are_searched(table, new, tmp_path):
     append(table, new, tmp_path / "many.kdc", settings=EncodeSettings(beam=16, sweeps=4), threads=2)
     few, many = (load(tmp_path / name).provenance["appended"]["appended_error"] for name in ("few.kdc", "many.kdc"))
     assert many < few
+
+
+# Transform codes, whose rows are of different lengths
+
+
+@pytest.fixture(params=["transform", "transform-plain"])
+def transform_codebook(request, tmp_path):
+    kdcode.save(kdcode.CodedTable.of_codec(codec_of(request.param, dim=DIM)), tmp_path / "transform.kdc")
+    return tmp_path / "transform.kdc"
+
+
+def test_transform_codes_are_encoded_assembled_and_appended_to(transform_codebook, parts, tmp_path):
+    codec = load(transform_codebook).codec
+    encode_parts(parts, tmp_path / "codes", transform_codebook, settings=SETTINGS)
+    path = tmp_path / "t.kdc"
+    assemble(tmp_path / "codes", path, transform_codebook)
+    coded = load(path, check="full")
+    np.testing.assert_array_equal(coded.codes, codec.encode(all_vectors()))
+    assert verify(path, kdcode.VectorTable(list(coded), all_vectors())).is_as_recorded
+    np.save(tmp_path / "more.npy", vectors_of(7, 50))
+    save(kdcode.CodedTable(RowNumbers(len(coded)), coded.packed, codec), path)
+    assert append(path, tmp_path / "more.npy").rows_added == 50
+    longer = load(path, check="full")
+    np.testing.assert_array_equal(longer.codes[:215], coded.codes)
+    np.testing.assert_array_equal(longer.codes[215:], codec.encode(vectors_of(7, 50)))
+    again = tmp_path / "again.kdc"
+    save(longer, again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_a_codebook_of_transform_codes_becomes_a_table(transform_codebook, tmp_path):
+    np.save(tmp_path / "a.npy", vectors_of(7, 300))
+    append(transform_codebook, tmp_path / "a.npy")
+    coded = load(transform_codebook, check="full")
+    np.testing.assert_array_equal(coded.codes, coded.codec.encode(vectors_of(7, 300)))
+
+
+def test_a_slice_whose_rows_are_not_those_of_the_codebook_is_refused(parts, tmp_path):
+    save(kdcode.CodedTable.of_codec(codec_of("transform", dim=DIM)), tmp_path / "transform.kdc")
+    folder = tmp_path / "codes"
+    encode_parts(parts, folder, tmp_path / "transform.kdc", settings=SETTINGS)
+    file = folder / "codes-0000002.parquet"
+    table = pq.read_table(file)
+    rows = [bytes([6]) + row[1:] for row in table["code"].to_pylist()]  # a class that there is not
+    codes = pa.array(rows, table["code"].type)
+    pq.write_table(table.set_column(1, table.schema.field("code"), codes), file)
+    with pytest.raises(OptionError, match="codes: found a class of 6, classes must be below 6"):
+        assemble(folder, tmp_path / "t.kdc", tmp_path / "transform.kdc")
+    assert not (tmp_path / "t.kdc").exists()

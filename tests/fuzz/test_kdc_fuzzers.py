@@ -22,6 +22,9 @@ def test_every_flipped_bit_is_found():
         "found in length",
         "found in header",
         "found in codes",
+        "found in frequencies",
+        "found in row_classes",
+        "found in row_starts",
         "found in symbols.blocks",
         "found in digests",
     } <= set(found)

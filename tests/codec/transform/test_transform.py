@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_tables import codes_of, transform_codec
 
@@ -47,6 +47,7 @@ def test_what_is_packed_is_unpacked_again(codec):
 
 
 @pytest.mark.usefixtures("lookup_path")
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), which=st.integers(0, 4), scale=st.sampled_from([0.01, 1.0, 30.0]))
 def test_any_vector_has_a_code_that_packs(lookup_path, seed, which, scale):
     codec = CODECS[which]
