@@ -116,7 +116,8 @@ def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fi
         return plan, kdcode.compress(table, options=plan.recommended.options)
 
     (plan, coded), spent = _timed(learn)
-    setting = {name: coded.provenance["options"][name] for name in (*PLANNED, "effort")}
+    options = coded.provenance["options"]
+    setting = {name: options[name] for name in (*PLANNED, "effort") if options.get(name) is not None}
     setting["predicted_error"] = round(plan.recommended.relative_error, 5)
     rows = np.arange(len(coded))
     fitted = Fitted(coded.decode(rows), coded.encode, lambda: coded.decode(rows))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from kdc_bytes import Parts
 
-DTYPES = {"U8": "u1", "I8": "i1", "U64": "<u8", "F16": "<f2", "F32": "<f4"}
+DTYPES = {"U8": "u1", "I8": "i1", "U16": "<u2", "U64": "<u8", "F16": "<f2", "F32": "<f4"}
 
 
 def read(path: Path) -> tuple[list[str], list[list[int]], list[list[float]]]:
@@ -23,6 +23,9 @@ def read(path: Path) -> tuple[list[str], list[list[int]], list[list[float]]]:
         for name, (dtype, shape, content) in parts.tensors.items()
     }
     meta = parts.metadata
+    if meta["kind"] == "transform":
+        codes, vectors = transform_table(meta, tensors)
+        return symbols(tensors, len(codes)), codes, vectors
     size, length = meta["codebook_size"], meta["code_length"]
     levels = tensors.get("scale_levels", np.ones(1, dtype=np.float32))
     widths = [max(1, math.ceil(math.log2(size)))] * length
@@ -104,6 +107,150 @@ def lstm(words: list[list[float]], meta: dict, tensors: dict[str, np.ndarray]) -
         h = [sigmoid(o[z]) * math.tanh(m[z]) for z in units]
         total = [total[z] + h[z] for z in units]
     return total
+
+
+PARITY_CHECKS = {1: (0, 0), 4: (0b101, 0b010), 8: (0b1011, 0b0100), 16: (0b10011, 0b00100), 32: (0b100101, 0b001000)}
+
+
+def transform_table(meta: dict, tensors: dict[str, np.ndarray]) -> tuple[list[list[int]], list[list[float]]]:
+    """The codes (values, class, and sides after a leading one) and vectors of transform codes."""
+    assert all(number > 0 for name in ("steps", "search") for number in tensors[name].tolist())
+    rotation = reflections(meta, tensors) if meta["reflections"] else []
+    codes, vectors = [], []
+    for own, row in rows(meta, tensors):
+        code, lies = transform_row(row, own, meta, tensors)
+        codes.append(code)
+        step, mean = float(tensors["steps"][own]), tensors["mean"].astype(np.float64).tolist()
+        vector = [x * step for x in lies]
+        for normal in reversed(rotation):
+            along = 2 * sum(x * y for x, y in zip(vector, normal, strict=True)) / sum(x * x for x in normal)
+            vector = [x - along * y for x, y in zip(vector, normal, strict=True)]
+        vectors.append([x + y for x, y in zip(vector, mean, strict=True)])
+    return codes, vectors
+
+
+def rows(meta: dict, tensors: dict[str, np.ndarray]) -> list[tuple[int, bytes]]:
+    """The class and the bytes of every row."""
+    count, lengths = meta["num_embeddings"], meta["lengths"]
+    if not count:
+        assert not {"codes", "row_classes", "row_starts"} & set(tensors)
+        return []
+    if len(lengths) == 1:
+        assert tensors["codes"].shape == (count, lengths[0])
+        return [(0, row.tobytes()) for row in tensors["codes"]]
+    width = max(1, math.ceil(math.log2(len(lengths))))
+    classes = [own for packed in tensors["row_classes"] for own in bits(packed, [width] * 8)][:count]
+    whole, at, found = tensors["codes"].tobytes(), 0, []
+    for number, own in enumerate(classes):
+        if number % 256 == 0:
+            assert tensors["row_starts"][number // 256] == at
+        found.append((own, whole[at : at + lengths[own]]))
+        at += lengths[own]
+    assert at == len(whole)
+    return found
+
+
+def reflections(meta: dict, tensors: dict[str, np.ndarray]) -> list[list[float]]:
+    """The vectors that are reflected at."""
+    dim, width = meta["embedding_dim"], meta["reflection_bits"]
+    numbers = iter([number for packed in tensors["reflections"] for number in bits(packed, [width] * 8)])
+    return [
+        [0.0] * j + [1.0] + [(next(numbers) - 2 ** (width - 1)) * float(scale) for _ in range(dim - 1 - j)]
+        for j, scale in enumerate(tensors["reflection_scale"])
+    ]
+
+
+def next_state(state: int, odd: int, states: int) -> int:
+    """The state after a level."""
+    feedback, forward = PARITY_CHECKS[states]
+    found = state >> 1
+    for bit in range(states.bit_length() - 1):
+        changed = (state & 1) * (feedback >> bit + 1 & 1) ^ odd * (forward >> bit + 1 & 1)
+        found ^= changed << bit
+    return found
+
+
+class Decoder:
+    """The arithmetic decoder of one row; `trace` has the range, the code and what was read, for each value and bit."""
+
+    def __init__(self, row: bytes) -> None:
+        self.code, self.range, self.renewals, self.row = int.from_bytes((row + bytes(4))[:4], "big"), 2**32, 0, row
+        self.trace: list[tuple[int, int, int]] = []
+
+    def value(self, sizes: list[int]) -> int:
+        """A value, by the frequencies of all of them."""
+        unit = self.range // 2**15
+        place, start, found = self.code // unit, 0, 0
+        assert place < 2**15
+        while place >= start + sizes[found]:
+            start += sizes[found]
+            found += 1
+        self.trace.append((self.range, self.code, found))
+        self._narrow(start * unit, sizes[found] * unit)
+        return found
+
+    def bit(self) -> int:
+        """A bit."""
+        half = self.range // 2
+        found = int(self.code >= half)
+        self.trace.append((self.range, self.code, found))
+        self._narrow(half * found, half)
+        return found
+
+    def _narrow(self, low: int, span: int) -> None:
+        self.code, self.range = self.code - low, span
+        assert self.code < self.range
+        while self.range < 2**24:
+            self.renewals += 1
+            place = self.renewals + 3
+            self.code = 256 * self.code + (self.row[place] if place < len(self.row) else 0)
+            self.range *= 256
+
+
+def transform_row(
+    row: bytes, own: int, meta: dict, tensors: dict[str, np.ndarray], decoder: Decoder | None = None
+) -> tuple[list[int], list[float]]:
+    """The code of a row, and its coordinates in steps."""
+    decoder = decoder or Decoder(row)
+    dim, state, values, lies, contexts = meta["embedding_dim"], 0, [], [], []
+    magnitudes = tensors["magnitudes"].reshape(-1).tolist()
+    for i in range(dim):
+        moved = int(tensors["coordinate_contexts"][i]) + int(tensors["class_contexts"][own])
+        context, quantizer = min(max(moved, 0), meta["contexts"] - 1), state % 2
+        table = 2 * context + quantizer
+        first = sum(magnitudes[:table]) + 2 * table
+        own_sizes = tensors["frequencies"][first : first + magnitudes[table] + 2].tolist()
+        sizes = [own_sizes[0], *(size for size in own_sizes[1:-1] for _ in range(2)), own_sizes[-1]]
+        assert sum(sizes) == 2**15
+        assert min(sizes) >= 1
+        value = decoder.value(sizes)
+        if value == len(sizes) - 1:
+            value += excess(decoder)
+        assert value < meta["codebook_size"]
+        size = (value + 1) // 2
+        moved_by = float(tensors["shifts"].reshape(-1)[table]) / 512
+        lies.append((1 if value % 2 else -1) * (2 * size - quantizer - moved_by) if value else 0.0)
+        values.append(value)
+        contexts.append(context)
+        state = next_state(state, size % 2, meta["states"])
+    left = 8 * (meta["lengths"][own] - decoder.renewals) - 32 + decoder.range.bit_length() - 1
+    assert left >= 0
+    known = [decoder.bit() for _ in range(min(left, 16, dim))]
+    for i, above in enumerate(known):
+        lies[i] += (1 if above else -1) * float(tensors["sides"][contexts[i]]) / 128
+    return [*values, own, int("1" + "".join(map(str, known)), 2)], lies
+
+
+def excess(decoder: Decoder) -> int:
+    """What an escaped value has beyond the escape."""
+    ones = 0
+    while decoder.bit():
+        ones += 1
+        assert ones <= 17
+    number = 1
+    for _ in range(ones):
+        number = 2 * number + decoder.bit()
+    return number - 1
 
 
 def symbols(tensors: dict[str, np.ndarray], count: int) -> list[str]:

@@ -2,16 +2,30 @@
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
+import kdc_reader
 import numpy as np
 import pytest
-from sample_tables import NAMES, coded_table, spec_of, words
+from sample_tables import CODEWORD_NAMES, NAMES, TRANSFORM_NAMES, coded_table, spec_of, words
 
 from kdcode import CodedTable, load, save, storage
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.spec import KINDS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS
+from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, SHIFT_UNIT
+from kdcode.codec.transform.row_index import ROWS_PER_START
+from kdcode.codec.transform.spec import (
+    MAX_CLASSES,
+    MAX_CONTEXTS,
+    MORE_ROW_BYTES,
+    MOST_SIDES,
+    ROW_BYTES_PER_LEVEL,
+    SIDE_UNIT,
+)
+from kdcode.codec.transform.trellis import transitions
 from kdcode.digests import BLOCK_BYTES, DIGEST_BYTES
+from kdcode.safetensors_header import DTYPES
 from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES
 
 ROOT = Path(__file__).parent.parent
@@ -61,13 +75,81 @@ def rows_of(section: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def tensors_of(section: str) -> dict[str, str]:
+    """The dtypes of the tensors in a section of the page."""
+    return {cells[0].strip("`"): cells[1] for cells in rows_of(section) if len(cells) == 4}
+
+
 def test_every_tensor_is_on_the_page_and_no_other():
-    documented = {cells[0].strip("`") for cells in rows_of("Tensors")}
     written = {"codes", "digests"}
-    for name in NAMES:
+    for name in CODEWORD_NAMES:
         written |= set(spec_of(name, "int8").tensor_layout())
     written |= {f"symbols.{name}" for name in coded_table(rows=2, symbols=words(2)).symbols.arrays}
-    assert documented == written
+    assert set(tensors_of("Tensors")) == written
+
+
+def test_every_tensor_of_transform_codes_is_on_the_page_and_no_other():
+    spec = spec_of("transform")
+    written = {**spec.tensor_layout(), **spec.row_layout(300)}
+    dtypes = {
+        name: next(code for code, dtype in DTYPES.items() if dtype == kind) for name, (kind, _) in written.items()
+    }
+    assert tensors_of("Transform codes") == dtypes
+
+
+ROW = bytes.fromhex("b668")
+
+
+@pytest.fixture
+def by_hand():
+    """The codec of the row that the page decodes by hand."""
+    fields = {"codebook_size": 16, "reflections": 1, "reflection_bits": 4, "states": 4, "contexts": 1, "frequencies": 6}
+    spec = TransformSpec(
+        "transform", 3, code_length=3, inner_dim=3, basis=True, lengths=(2,), mean_length=2.0, **fields
+    )
+    tensors = {
+        "mean": np.array([1, 0, 0], np.float32),
+        "steps": np.array([0.5], np.float32),
+        "coordinate_contexts": np.zeros(3, np.uint8),
+        "class_contexts": np.zeros(1, np.int8),
+        "magnitudes": np.array([[1, 1]], np.uint16),
+        "frequencies": np.array([16384, 7168, 2048, 8192, 11264, 2048], np.uint16),
+        "shifts": np.array([[64, 64]], np.uint8),
+        "sides": np.array([64], np.uint8),
+        "search": np.array([0.5, 0.5], np.float32),
+        "reflections": np.frombuffer(bytes.fromhex("8c888888"), np.uint8).reshape(1, 4),
+        "reflection_scale": np.array([0.25], np.float32),
+    }
+    return Transform(spec, tensors)
+
+
+def test_the_row_that_is_decoded_by_hand_is_one(by_hand, lookup_path):
+    assert "b6 68" in DOC
+    codes = by_hand.unpack(np.frombuffer(ROW, np.uint8).reshape(1, 2))
+    assert codes.tolist() == [[1, 4, 0, 0, 0b1101]]
+    assert by_hand.decode(codes).tolist() == [[2.6875, -1.1875, 0.25]]
+    assert "(2.6875, −1.1875, .25)" in DOC
+    assert by_hand.pack(codes).tobytes() == ROW
+
+
+def test_every_step_of_it_is_as_the_page_says(by_hand):
+    decoder = kdc_reader.Decoder(ROW)
+    code, _ = kdc_reader.transform_row(ROW, 0, asdict(by_hand.spec), by_hand.stored, decoder)
+    assert code == [1, 4, 0, 0, 0b1101]
+    documented = re.findall(r"^\| ([0-9a-f]+) \| ([0-9a-f]+) \| (?:value|bit) (\d+) \|", DOC, flags=re.MULTILINE)
+    assert [(int(span, 16), int(code, 16), int(read)) for span, code, read in documented] == decoder.trace
+
+
+def test_the_trellis_is_on_the_page():
+    for states in (4, 8):
+        for odd, name in enumerate(("even", "odd")):
+            row = re.search(rf"^\| {states} \| next, a {name} \|(.*)\|$", DOC, flags=re.MULTILINE)[1]
+            assert [int(cell) for cell in row.split("|") if cell.strip()] == transitions(states)[:, odd].tolist()
+    for states, (feedback, forward) in kdc_reader.PARITY_CHECKS.items():
+        for state in range(states):
+            assert [kdc_reader.next_state(state, odd, states) for odd in (0, 1)] == transitions(states)[state].tolist()
+        digits = states.bit_length()
+        assert states == 1 or f"{feedback:0{digits}b} and {forward:0{digits}b} for {states}" in " ".join(DOC.split())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,6 +159,8 @@ def test_the_metadata_is_on_the_page_and_no_other(name, tmp_path):
     header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
     metadata = json.loads(header["__metadata__"]["kdcode"])
     documented = {field for cells in rows_of("Metadata") for field in re.findall(r"`(\w+)`", cells[0])}
+    if name in TRANSFORM_NAMES:
+        documented |= {cells[0].strip("`") for cells in rows_of("Transform codes") if len(cells) == 2}
     assert set(metadata) == documented
     assert metadata["format"] == storage.FORMAT_VERSION == 1
     assert f'`"{metadata["kind"]}"`' in DOC
@@ -92,6 +176,15 @@ def test_every_constant_is_on_the_page():
     assert f"{BLOCK_BYTES:,}·(i + 1)" in DOC
     assert f"at most {storage.MAX_NESTING} deep" in DOC
     assert f"at most {MAX_SYMBOL_BYTES:,} bytes" in DOC
+    assert f"C from 1 to {MAX_CLASSES}" in DOC
+    assert f"T, from 1 to {MAX_CONTEXTS}" in DOC
+    assert f"at most {ROW_BYTES_PER_LEVEL}·d + {MORE_ROW_BYTES}" in DOC
+    assert f"z at most {ESCAPE_BITS}" in DOC
+    assert f"min(r, {MOST_SIDES}, d) bits" in DOC
+    assert f"⌈N/{ROWS_PER_START}⌉" in DOC
+    assert f"add up to 2¹⁵{'.' if PRECISION == 15 else ''}" in DOC
+    assert f"/{1 / SHIFT_UNIT:.0f}, with its sign" in DOC
+    assert f"`sides[t]`/{1 / SIDE_UNIT:.0f}" in DOC
 
 
 def test_the_bytes_are_those_of_the_benchmark():

@@ -59,7 +59,7 @@ def use_everything(path):
     verify(path)
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("scaled-rotated", "int8"), ("lstm", "float16")])
+@pytest.mark.parametrize(("kind", "dtype"), [("scaled-rotated", "int8"), ("lstm", "float16"), ("transform", "float16")])
 def test_a_file_cut_anywhere_is_refused(path, kind, dtype):
     save(table(kind, dtype), path)
     whole = path.read_bytes()
@@ -88,7 +88,7 @@ def test_changed_bytes_are_refused_or_harmless(tmp_path_factory, kind, repaired,
         refused(path, ".", verify)
 
 
-@pytest.mark.parametrize("kind", ["projected", "scaled-rotated"])
+@pytest.mark.parametrize("kind", ["projected", "scaled-rotated", "transform", "transform-plain"])
 def test_every_single_byte_changed_is_found(path, kind):
     save(table(kind, "int8"), path)
     content = path.read_bytes()
@@ -328,7 +328,7 @@ def test_a_version_from_the_future(path, parts):
 def test_an_unknown_kind_of_codec(path, parts, name):
     parts.metadata["kind"] = name
     parts.write(path)
-    refused(path, "kind: expected (one of block-sum, lstm|a value of type str), got ")
+    refused(path, "kind: expected (one of block-sum, lstm, transform|a value of type str), got ")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
@@ -462,7 +462,7 @@ def test_metadata_that_contradicts_the_tensors(path, parts, field, tensor):
         {"embedding_dim", "inner_dim", "code_length", "groups"},
     ],
 )
-@pytest.mark.parametrize("kind", ["linear", "scaled-rotated", "lstm"])
+@pytest.mark.parametrize("kind", ["linear", "scaled-rotated", "lstm", "transform", "transform-plain"])
 def test_huge_claims_take_no_memory(path, kind, claims, huge):
     save(table(kind), path)
     parts = Parts.of(path)
@@ -554,6 +554,10 @@ def test_a_tensor_of_the_wrong_shape_or_type(path, kind, dtype):
         ("lstm", "float16", "recurrent"),
         ("lstm", "float32", "bias"),
         ("scaled-lstm", "int8", "scale_levels"),
+        ("transform", "float16", "mean"),
+        ("transform", "float16", "steps"),
+        ("transform", "float16", "search"),
+        ("transform", "float16", "reflection_scale"),
     ],
 )
 def test_numbers_that_are_not_finite(path, kind, dtype, name, value):

@@ -88,7 +88,7 @@ def save(coded: CodedTable, path: str | PathLike[str]) -> int:
     tensors = {name: WrittenTensor.of(array) for name, array in coded.codec.tensors().items()}
     if len(coded):
         rows = coded.codec.row_tensors(coded.packed)
-        tensors |= {name: WrittenTensor.of(array) for name, array in rows.items() if array.size}
+        tensors |= {name: WrittenTensor.of(array) for name, array in rows.items()}
     if isinstance(coded.symbols, StoredSymbols):
         arrays = coded.symbols.arrays.items()
         tensors |= {f"symbols.{name}": WrittenTensor.of(array) for name, array in arrays}
@@ -301,10 +301,7 @@ def _rows_in(arrays: dict[str, ArrayInFile], spec: CodecSpec, count: int) -> dic
     found: dict[str, ArrayInFile] = {}
     for name, (dtype, shape) in spec.row_layout(count).items():
         if name not in arrays:
-            if shape != (None,):
-                raise StorageError(f"{name}: missing")
-            found[name] = np.empty(0, dtype=dtype)  # of rows that have no bytes; whether they have none is seen below
-            continue
+            raise StorageError(f"{name}: missing")
         array = found[name] = arrays.pop(name)
         known = tuple(number for number, wanted in zip(array.shape, shape, strict=False) if wanted is not None)
         if array.dtype != dtype or len(array.shape) != len(shape) or known != tuple(n for n in shape if n is not None):

@@ -11,7 +11,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -112,9 +111,8 @@ class TableWriter:
             self._write(self._writer.rest())
             for file in self._files.values():
                 file.close()
-            for name, (dtype, shape) in self._writer.layout().items():
-                if prod(shape):
-                    tensors[name] = _in_file(self._folder / name, np.dtype(dtype), shape)
+            for name, (dtype, shape) in self._writer.layout().items() if self.rows else ():
+                tensors[name] = _in_file(self._folder / name, np.dtype(dtype), shape)
             if self._symbols is not None:
                 shapes = {"order": (-(-self.rows // 8), bits_for(self.rows))}
                 for name, path in self._symbols.write()._asdict().items():

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from kdcode.codec import CodecSpec, make_codec
+from kdcode import bitpack
+from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
+from kdcode.codec.transform.reflections import packed_shape, stored_numbers
 from kdcode.coded import CodedTable
 from kdcode.storage import save
 
@@ -56,6 +58,68 @@ def table(
     return CodedTable.from_codes(symbols, codes(rows, spec), make_codec(spec, weights), note)
 
 
+def frequencies(magnitudes: int, falling: int) -> list[int]:
+    """Of level 0, of each magnitude, and of the escape: the larger `falling`, the sooner they are small."""
+    own = [max(3, 6000 >> falling * size) for size in range(1, magnitudes + 1)]
+    return [2**15 - 2 * sum(own) - 70, *own, 70]
+
+
+def transform_codec(lengths: tuple[int, ...], reflections: int, states: int) -> Transform:
+    """A codec of transform codes, of 7 dimensions and two contexts, all of whose tensors are formulas."""
+    magnitudes = np.array([[3, 2], [5, 4]], dtype=np.uint16)
+    tables = [frequencies(int(most), 2 - number // 2) for number, most in enumerate(magnitudes.reshape(-1))]
+    dim, bits, classes = 7, 6, len(lengths)
+    spec = TransformSpec(
+        kind="transform",
+        embedding_dim=dim,
+        codebook_size=40,
+        code_length=dim,
+        inner_dim=dim,
+        basis=reflections > 0,
+        reflections=reflections,
+        reflection_bits=bits,
+        states=states,
+        contexts=2,
+        frequencies=sum(len(table) for table in tables),
+        lengths=lengths,
+        mean_length=lengths[classes // 2] - 0.25,
+    )
+    stored = {
+        "mean": waves(dim),
+        "steps": np.array([0.5, 0.25, 0.5, 0.125][:classes], dtype=np.float32),
+        "coordinate_contexts": np.array([1, 1, 1, 0, 1, 0, 0], dtype=np.uint8),
+        "class_contexts": np.array([0, 1, -1, 0][:classes], dtype=np.int8),
+        "magnitudes": magnitudes,
+        "frequencies": np.array([number for table in tables for number in table], dtype=np.uint16),
+        "shifts": np.array([[40, 30], [20, 10]], dtype=np.uint8),
+        "sides": np.array([61, 47], dtype=np.uint8),
+        "search": np.array([0.45, 0.5], dtype=np.float32),
+    }
+    if reflections:
+        rows, _ = packed_shape(reflections, dim, bits)
+        numbers = np.full(8 * rows, 1 << bits - 1)
+        numbers[: stored_numbers(reflections, dim)] = [
+            (number * 23 + 5) % 64 for number in range(stored_numbers(reflections, dim))
+        ]
+        stored["reflections"] = bitpack.pack(numbers.reshape(rows, 8), [bits] * 8)
+        stored["reflection_scale"] = np.array([0.0625 / (1 + number) for number in range(reflections)], np.float32)
+    return Transform(spec, stored)
+
+
+def transform_table(symbols: list[str] | None, codec: Transform, rows: int, note: dict[str, Any]) -> CodedTable:
+    """Rows whose values go up to escapes, each in the shortest class that has room for it, with all the sides it can."""
+    own = []
+    for row in range(rows):
+        values = [(row * column + row // 3 + column) % (3 + row % 5) for column in range(7)]
+        values[row % 7] += 25 * (row % 4 == 1)
+        for kind in np.argsort(codec.spec.lengths, kind="stable"):
+            room = int(codec.coder.write(np.array([values]), np.array([kind]), None)[1][0])
+            if room >= 0:
+                own.append([*values, int(kind), 1 << room | (row * 11 + 5) % (1 << room)])
+                break
+    return CodedTable.from_codes(symbols, np.array(own), codec, note)
+
+
 def tables() -> dict[str, CodedTable]:
     """Every kind of table that a file can hold."""
     named = CodecSpec.named
@@ -75,6 +139,10 @@ def tables() -> dict[str, CodedTable]:
         ),
         "scaled-lstm-int8": table(SYMBOLS, named("lstm", 5, 4, 3, codeword_dim=3, codebook_dtype="int8", scale_bits=1)),
         "codebook": table(None, named("product", 6, 8, 3, rotation=True, codebook_dtype="int8"), note=NOTE).codebook(),
+        "transform-equal": transform_table(SYMBOLS, transform_codec((8,), 0, 4), 10, NOTE),
+        "transform-ragged": transform_table(MANY[:90], transform_codec((7, 3, 5, 9), 3, 8), 90, NOTE),
+        "transform-many": transform_table(None, transform_codec((9, 4), 0, 32), 270, {}),
+        "transform-codebook": transform_table(None, transform_codec((7, 4), 6, 1), 3, NOTE).codebook(),
         "row-numbers": table(None, named("linear", 1, 300, 2, codebook_dtype="int8"), rows=40, note=NOTE),
     }
 

@@ -84,7 +84,7 @@ def test_planted_codes_are_found_again(start, table, size):
         (learner, composition)
         for learner in LEARNER_OPTIONS
         for composition in COMPOSITIONS
-        if (learner, composition) not in ADDED_ONLY
+        if (learner, composition) not in ADDED_ONLY and composition != "transform"  # see tests/learning/transform
     ],
 )
 @pytest.mark.parametrize("scale_bits", [0, 3])

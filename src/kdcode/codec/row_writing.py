@@ -25,7 +25,7 @@ class RowWriter(Protocol):
         """What is left of the tensors when all rows were added."""
 
     def layout(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Type and shape of the tensors, of all rows that were added; one of no numbers is not in a file."""
+        """Type and shape of the tensors, of all rows that were added; none are in a file of no rows."""
 
 
 class PlainWriter:

@@ -264,8 +264,6 @@ class RaggedRows:
         return StorageError(f"row_classes: found a class that is not below {len(self.lengths)}")
 
     def _beyond(self, end: int) -> StorageError:
-        if not len(self._codes):
-            return StorageError(f"codes: missing, and a row ends at byte {end}")
         return StorageError(f"row_starts: a row ends at byte {end} of {len(self._codes)}")
 
 

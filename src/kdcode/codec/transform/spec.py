@@ -206,7 +206,7 @@ class TransformSpec(CodecSpec):
         if self.reflections:  # its vectors, what they become, and a product on the way
             numbers = (self.reflections + 3 * dim) * dim
             limit.check(f"reflections: a rotation of {dim} x {dim} numbers as float32", 4 * numbers)
-        limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 8 * self.classes * dim)
+        limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 24 * self.classes * dim)
         costs = 2 * self.contexts * (self.codebook_size // 2 + 1)
-        limit.check(f"codebook_size: the bits of {costs} levels, for encoding,", 8 * costs)
+        limit.check(f"codebook_size: the bits of {costs} levels, for encoding,", 20 * costs)
         limit.check(f"num_embeddings: the lengths of {num_embeddings} vectors, for neighbours,", 8 * num_embeddings)
