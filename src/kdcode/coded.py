@@ -258,7 +258,7 @@ class CodedTable(TableMapping):
         return self.codec.encode(vectors, beam=beam, sweeps=sweeps)
 
     def code_of(self, symbol: str) -> Code:
-        """The integers of `symbol`: D positions, and the level of its scale where rows have scales."""
+        """The integers of `symbol`: D positions, and what `Codec` says that a code has besides."""
         row = self.row_of(symbol)
         return tuple(int(value) for value in self.codec.unpack(self.packed[row : row + 1])[0])
 
