@@ -132,6 +132,9 @@ class CompressOptions:
         high=MAX_SCALE_BITS,
     )
     codebook_dtype: str = option("float16", "Data type of the stored codebook.", choices=tuple(DTYPE_BYTES))
+    codewords: bool = option(
+        False, "Choose codes with codewords for a size: they can be trained, and exported to ONNX and faiss."
+    )
     row_bytes: float | None = option(
         None, "Bytes for each row of transform codes, with its share of everything else: 4 d / 10 is 10x.", above=0
     )
@@ -176,6 +179,8 @@ class CompressOptions:
         for name in NOT_FOR_TRANSFORM:
             if getattr(self, name) != getattr(CompressOptions, name):
                 raise OptionError(f"{name} is for codes with codewords; transform codes have none, leave it out")
+        if self.codewords:
+            raise OptionError("codewords: transform codes have none; leave one of the two out")
         if self.loss != "squared":
             raise OptionError(f"loss must be squared for transform codes, got {self.loss!r}")
         if self.learning.name != "additive":

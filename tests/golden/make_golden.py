@@ -107,7 +107,7 @@ def transform_codec(lengths: tuple[int, ...], reflections: int, states: int) -> 
 
 
 def transform_table(symbols: list[str] | None, codec: Transform, rows: int, note: dict[str, Any]) -> CodedTable:
-    """Rows whose values go up to escapes, each in the shortest class that has room for it, with all the sides it can."""
+    """Rows whose values go up to escapes, each in the shortest class that has room for it, with all its sides."""
     own = []
     for row in range(rows):
         values = [(row * column + row // 3 + column) % (3 + row % 5) for column in range(7)]

@@ -15,6 +15,7 @@ from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.beam_search import within_reach
 from kdcode.codec.quantized import Quantized, quantize
+from kdcode.codec.row_forms import RowForms
 from kdcode.codec.row_scales import directions, length_ratios, nearest_level
 from kdcode.codec.row_writing import PlainWriter, RowWriter
 from kdcode.codec.spec import CodecSpec, check_values
@@ -31,7 +32,7 @@ Search = Callable[[Any, FloatArray, int, int], CodeArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Codec(ABC):
+class Codec(RowForms, ABC):
     """What codes mean: a codebook, a way to compose codewords, and the levels of row scales.
 
     A code has D columns, one for each position, and one more where rows have scales: the level of the row's scale.
@@ -184,37 +185,6 @@ class Codec(ABC):
     def write_decoded(self, packed: npt.NDArray[np.uint8], vectors: FloatArray) -> None:
         """The same written to (n, d) vectors, for codecs that need not have all of them twice."""
         vectors[:] = self.decode_packed(packed)
-
-    def stored_rows(self, packed: PackedRows) -> PackedRows:
-        """(N, row bytes) packed rows in the form that a table keeps them in."""
-        return packed
-
-    def row_writer(self) -> RowWriter:
-        """What makes the tensors of `row_tensors` of rows that come in chunks."""
-        return PlainWriter(self.spec.row_bytes)
-
-    def check_rows(self, rows: PackedRows) -> None:  # noqa: B027 - most have nothing else
-        """Check what rows have beside their codes, and `unpack` does not look at: what tells where they begin.
-
-        Raises:
-            StorageError: something does not agree.
-        """
-
-    def rows_of_equal_length(self, rows: PackedRows) -> Iterable[npt.NDArray[np.uint8]]:
-        """The bytes of all rows, those together that are equally long, in whatever order."""
-        return [np.asarray(rows)]
-
-    def row_tensors(self, rows: PackedRows) -> dict[str, ArrayInFile]:
-        """What a file keeps of the rows of a table, by name."""
-        return {"codes": cast(ArrayInFile, rows)}
-
-    def rows_of_tensors(self, tensors: Mapping[str, ArrayInFile], count: int) -> PackedRows:
-        """The rows of a file; undoes `row_tensors`.
-
-        Raises:
-            StorageError: tensors that are not those of so many rows.
-        """
-        return tensors["codes"]
 
     def check_codes(self, codes: IntArray) -> None:
         """Refuse what is no (n, columns) array of codes in range."""

@@ -133,7 +133,7 @@ def _check_table(coded: CodedTable, rank: int) -> None:
     if not coded.spec.has_codewords:
         raise OptionError(
             "ONNX has no operators that read transform codes, which are entropy-coded; `kdcode expand` writes all "
-            "vectors for other programs, or compress the table again to linear or product codes"
+            "vectors for other programs, or compress the table again with codewords=True (--codewords)"
         )
     if coded.sizes.embedding > _MAX_BYTES:
         raise LimitError(

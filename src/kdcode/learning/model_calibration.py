@@ -121,7 +121,7 @@ def compress_for_states(
     """
     fitted = fitted_to_states(table, root)
     if goals:
-        found = plan_for(fitted, Goal(**goals), options, plan_settings(settings), codewords=True)
+        found = plan_for(fitted, Goal(**goals), options.changed(codewords=True), plan_settings(settings))
         fitting = [candidate.options for candidate in found.candidates if can_be_fitted(candidate.options)]
         if not fitting:
             return None

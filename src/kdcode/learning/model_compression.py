@@ -198,7 +198,7 @@ class _How:
             settings["checkpoint"] = beside(Path(checkpoint), f"{Path(checkpoint).name}.{matrix.name}", "")
         coded = None if root is None else compress_for_states(table, root, self.options, self._goals, settings)
         if coded is None and self.trainable and self.goal is not None:
-            found = plan_for(table, self.goal, self.options, plan_settings(settings), codewords=True)
+            found = plan_for(table, self.goal, self.options.changed(codewords=True), plan_settings(settings))
             coded = compress(table, options=found.recommended.options, **settings)
         elif coded is None:
             coded = compress(table, options=self.options, **self._goals, **settings)

@@ -218,7 +218,7 @@ def _check_codec(codec: Codec, *, form: str, trainable: bool, dtype: torch.dtype
     if trainable and not codec.spec.has_codewords:
         raise OptionError(
             "trainable: transform codes have no codewords to train; leave it out, or compress the table with "
-            'composition="linear"'
+            "codewords=True"
         )
     if codec.may_overflow and (trainable or form != "packed") and dtype != torch.float64:
         raise OptionError(

@@ -173,7 +173,7 @@ class KDEmbedding(EmbeddingLayer):
         coded = as_coded(coded)
         if not coded.spec.has_codewords:
             raise OptionError(
-                'coded: transform codes have no codewords to train; compress the table with composition="linear", or '
+                "coded: transform codes have no codewords to train; compress the table with codewords=True, or "
                 "use CodedEmbedding, which is not trained"
             )
         codes = torch.from_numpy(coded.codes.astype("int64"))

@@ -91,7 +91,6 @@ class CandidateSearch:
         predictor: of errors and times.
         on_candidate: called before each probe with how many are done, how many there may be, and a name.
         final: what the codec is for, where the table is but a sample; the best is then what is best for other rows.
-        codewords: whether codes must have codewords, to be trained or fitted to something; transform codes have none.
     """
 
     def __init__(
@@ -101,8 +100,6 @@ class CandidateSearch:
         predictor: Predictor,
         on_candidate: OnCandidate | None,
         final: FinalTable | None = None,
-        *,
-        codewords: bool = False,
     ) -> None:
         if options.composition == "lstm":
             raise OptionError("a plan chooses the composition among sums of codewords, and leaves 'lstm' out")
@@ -112,7 +109,6 @@ class CandidateSearch:
             )
         self.options = options.changed(**{name: getattr(CompressOptions, name) for name in PLANNED})
         self.table, self.predictor, self.on_candidate = table, predictor, on_candidate
-        self.codewords = codewords
         self.final = final or FinalTable.like(table, len(table))
         self._error = attrgetter("relative_error" if final is None else "unseen_error")
         self.done = self.most = 0
@@ -128,7 +124,7 @@ class CandidateSearch:
         Raises:
             OptionError: nothing is small enough.
         """
-        found = [] if self.codewords else self._transform(limit)
+        found = [] if self.options.codewords else self._transform(limit)
         if found and self._error(found[0]) <= _NO_NEED_OF_CODEWORDS:
             return found
         products, sums = _QUICK_PROBES if quick else _PROBES[self.options.effort]

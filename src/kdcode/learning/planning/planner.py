@@ -78,12 +78,11 @@ def plan_for(
     checkpoint: Checkpoint | None = None,
     final: FinalTable | None = None,
     *,
-    codewords: bool = False,
 ) -> Plan:
     """The plan for a goal; probes that a checkpoint has are not made again, and new ones are kept in it.
 
     Where `final` is given, the table is a sample of that one: bytes are its bytes, and errors that count are those of
-    rows which are not in the sample. With `codewords`, transform codes are left out, which have none to be trained.
+    rows which are not in the sample.
     """
     _refuse_larger_than_the_table(table, final or FinalTable.like(table, len(table)), goal)
     known, on_new = {}, None
@@ -96,7 +95,7 @@ def plan_for(
 
     with using_threads(settings.threads), showing_candidates(settings.progress) as on_candidate:
         predictor = Predictor(table, settings.device, known, on_new)
-        search = CandidateSearch(table, options, predictor, on_candidate, final, codewords=codewords)
+        search = CandidateSearch(table, options, predictor, on_candidate, final)
         if on_new is not None and not known:
             on_new(known)  # claims the file
         try:
