@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,8 @@ from kdcode.codec.beam_search import within_reach
 from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_forms import RowForms
 from kdcode.codec.row_scales import directions, length_ratios, nearest_level
-from kdcode.codec.row_writing import PlainWriter, RowWriter
 from kdcode.codec.spec import CodecSpec, check_values
 from kdcode.errors import OptionError, StorageError
-from kdcode.stored_array import ArrayInFile, PackedRows
 
 CodeArray = npt.NDArray[np.int64]
 Tensors = Mapping[str, npt.NDArray[Any]]

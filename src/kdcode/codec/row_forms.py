@@ -26,7 +26,7 @@ class RowForms:
         """What makes the tensors of `row_tensors` of rows that come in chunks."""
         return PlainWriter(self.spec.row_bytes)
 
-    def check_rows(self, rows: PackedRows) -> None:  # noqa: B027 - most have nothing else
+    def check_rows(self, rows: PackedRows) -> None:
         """Check what rows have beside their codes, and `unpack` does not look at: what tells where they begin.
 
         Raises:

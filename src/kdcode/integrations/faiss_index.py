@@ -126,7 +126,8 @@ def _check_codec(coded: CodedTable) -> None:
     otherwise = "search with kdcode's own neighbors, or decode all vectors: coded.to_table().to_faiss()"
     if not spec.has_codewords:
         raise OptionError(
-            f"faiss adds codewords up, and transform codes have none: compress with codewords=True (--codewords), {otherwise}"
+            "faiss adds codewords up, and transform codes have none: compress with codewords=True (--codewords), "
+            f"{otherwise}"
         )
     if spec.kind == LSTM:
         raise OptionError(f"faiss adds codewords up and cannot run an LSTM over them; {otherwise}")

@@ -77,7 +77,6 @@ def plan_for(
     settings: PlanSettings = _DEFAULT_SETTINGS,
     checkpoint: Checkpoint | None = None,
     final: FinalTable | None = None,
-    *,
 ) -> Plan:
     """The plan for a goal; probes that a checkpoint has are not made again, and new ones are kept in it.
 
