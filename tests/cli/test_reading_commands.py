@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from sample_tables import codec_of, coded_table
+from sample_tables import codec_of, coded_table, words
 
 import kdcode
 from kdcode.options import LEARNER_OPTIONS, CompressOptions
@@ -270,3 +270,62 @@ def test_a_file_that_is_no_kdc_is_an_error_of_one_line(run, tmp_path, command):
 
 def test_a_missing_file_is_wrong_usage(run, tmp_path):
     assert run("info", tmp_path / "none.kdc").exit_code == 2
+
+
+@pytest.fixture(params=["transform", "transform-plain"])
+def transform_file(request, tmp_path):
+    kdcode.save(coded_table(request.param, rows=300, symbols=words(300)), tmp_path / f"{request.param}.kdc")
+    return tmp_path / f"{request.param}.kdc"
+
+
+def test_info_says_what_transform_codes_are(run, transform_file):
+    coded, lines = kdcode.load(transform_file), run("info", transform_file).stdout.splitlines()
+    if transform_file.stem == "transform":
+        mean = coded.packed.nbytes / 300
+        assert f"code         a level for each dimension, {mean:.1f} bytes on average, 6 lengths from 2 to 9" in lines
+        assert "composition  transform, rotation of 3 reflections, 6 bits a number, 8 states" in lines
+    else:
+        assert "code         a level for each dimension, 9 bytes" in lines
+        assert "composition  transform, no rotation, 4 states" in lines
+    assert not any("codebook" in line or "K=" in line for line in lines)
+    facts = json.loads(run("info", transform_file, "--json").stdout)
+    assert facts["sizes"] == coded.sizes.as_dict()
+    assert facts["lengths"] == list(coded.spec.lengths)
+    assert (facts["composition"], facts["states"]) == ("transform", coded.spec.states)
+    assert "groups" not in facts
+
+
+def test_transform_codes_are_shown_as_levels(run, transform_file):
+    coded = kdcode.load(transform_file)
+    word = words(300)[0]
+    *values, row_class, sides = coded.code_of(word)
+    levels = [(value + 1) // 2 if value % 2 else -(value // 2) for value in values]
+    shown = f"{' '.join(map(str, levels))} ({coded.spec.lengths[row_class]} bytes, sides "
+    found = run("get", transform_file, word, "--codes").stdout
+    assert found.startswith(f"{word} {shown}")
+    assert found.removeprefix(f"{word} {shown}").rstrip(")\n") == f"{sides:b}"[1:].translate({49: "+", 48: "-"})
+    [group, *_] = json.loads(run("codes", transform_file, "--json").stdout)
+    assert coded.symbols_with_code(group["code"]) == group["symbols"]
+    assert "bytes, sides " in run("codes", transform_file).stdout
+    refused = run("codes", transform_file, "--prefix", "3-1")
+    assert refused.exit_code == 1
+    assert "--prefix: this table has transform codes, whose integers are levels of coordinates" in refused.stderr
+
+
+def test_other_commands_read_transform_codes(run, transform_file, tmp_path):
+    coded, word = kdcode.load(transform_file), words(300)[7]
+    numbers = run("get", transform_file, word).stdout.split()[1:]
+    np.testing.assert_array_equal(np.array(numbers, dtype=np.float32), coded[word])
+    near = run("neighbors", transform_file, word, "-k", "3").stdout
+    assert [line.split()[1] for line in near.splitlines()] == [one.symbol for one in coded.neighbors(word, 3)]
+    assert "is valid and undamaged" in run("verify", transform_file).stdout
+    assert run("expand", transform_file, tmp_path / "all.npy").exit_code == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "all.npy"), coded.decode(np.arange(300)))
+    for target, said in (
+        ("a.onnx", "ONNX has no operators that read transform"),
+        ("a.faiss", "transform codes have none"),
+    ):
+        refused = run("export", transform_file, tmp_path / target)
+        assert refused.exit_code == 1
+        assert said in refused.stderr
+        assert not (tmp_path / target).exists()

@@ -23,8 +23,7 @@ from kdcode.errors import OptionError
 from kdcode.evaluation import compare_tables
 from kdcode.learning.compression import compress
 from kdcode.learning.model_layers import Matrix, Place
-from kdcode.learning.planning import Goal, plan_for
-from kdcode.learning.run_settings import PlanSettings
+from kdcode.learning.planning import plan
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 
@@ -121,18 +120,19 @@ def compress_for_states(
     """
     fitted = fitted_to_states(table, root)
     if goals:
-        found = plan_for(fitted, Goal(**goals), options.changed(codewords=True), plan_settings(settings))
+        planning = {name: settings[name] for name in ("device", "threads") if name in settings}
+        found = plan(
+            fitted,
+            options=options.changed(codewords=True),
+            progress=settings.get("progress") is True,
+            **planning,
+            **goals,
+        )
         fitting = [candidate.options for candidate in found.candidates if can_be_fitted(candidate.options)]
         if not fitting:
             return None
         options = fitting[0]
     return taken_back(compress(fitted, options=options, **settings), root, table)
-
-
-def plan_settings(settings: Mapping[str, Any]) -> PlanSettings:
-    """How a plan is made, where `compress` is to run with these keywords."""
-    own = {name: settings[name] for name in ("device", "threads") if name in settings}
-    return PlanSettings(progress=settings.get("progress") is True, **own)
 
 
 def fitted_to_states(table: VectorTable, root: Tensor) -> VectorTable:

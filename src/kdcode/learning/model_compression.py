@@ -18,7 +18,7 @@ from kdcode.errors import OptionError, TableError
 from kdcode.files import beside
 from kdcode.inputs import as_table
 from kdcode.learning.compression import compress
-from kdcode.learning.model_calibration import Batch, can_be_fitted, compress_for_states, observe, plan_settings
+from kdcode.learning.model_calibration import Batch, can_be_fitted, compress_for_states, observe
 from kdcode.learning.model_layers import (
     MIN_ROWS,
     Matrix,
@@ -31,7 +31,7 @@ from kdcode.learning.model_layers import (
     untied_heads,
 )
 from kdcode.learning.model_report import LayerReport, ModelReport, code_text
-from kdcode.learning.planning import PLANNED, Goal, plan_for
+from kdcode.learning.planning import PLANNED, Goal
 from kdcode.learning.run_settings import RunSettings
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag, CodedEmbeddingView, CodedOutput
 from kdcode.options import CompressOptions, promised_sizes
@@ -140,7 +140,6 @@ class _How:
     goal: Goal | None
     options: CompressOptions
     settings: RunSettings
-    trainable: bool
 
     @classmethod
     def given(cls, keywords: Mapping[str, Any], *, trainable: bool) -> _How:
@@ -158,7 +157,7 @@ class _How:
             raise OptionError(
                 "trainable: transform codes have no codewords to train; give another composition, or a size"
             )
-        return cls(goal, chosen, settings, trainable)
+        return cls(goal, chosen.changed(codewords=True) if trainable else chosen, settings)
 
     def check(self, tables: Sequence[VectorTable]) -> None:
         """Refuse what is known to fail before anything is learned."""
@@ -197,10 +196,7 @@ class _How:
         if isinstance(checkpoint, str | Path):
             settings["checkpoint"] = beside(Path(checkpoint), f"{Path(checkpoint).name}.{matrix.name}", "")
         coded = None if root is None else compress_for_states(table, root, self.options, self._goals, settings)
-        if coded is None and self.trainable and self.goal is not None:
-            found = plan_for(table, self.goal, self.options.changed(codewords=True), plan_settings(settings))
-            coded = compress(table, options=found.recommended.options, **settings)
-        elif coded is None:
+        if coded is None:
             coded = compress(table, options=self.options, **self._goals, **settings)
         _refuse_larger(coded.sizes, matrix)
         return coded
