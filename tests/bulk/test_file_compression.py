@@ -55,13 +55,20 @@ def test_parts_give_the_same_file_as_one_file_with_all_rows(tmp_path, vectors):
 
 
 def test_a_size_is_kept_for_all_rows_and_not_for_those_of_the_sample(tmp_path, table):
-    compress_file(table, tmp_path / "a.kdc", "12x", memory=PLAN, effort="fast")
+    compress_file(table, tmp_path / "a.kdc", "12x", memory=PLAN, effort="fast", codewords=True)
     coded = kdcode.load(tmp_path / "a.kdc")
     assert coded.sizes.ratio(ROWS, DIM) >= 12
-    as_for_sample = learn_codebook(np.load(table)[:SAMPLE], "12x", effort="fast")
+    as_for_sample = learn_codebook(np.load(table)[:SAMPLE], "12x", effort="fast", codewords=True)
     assert (
         coded.sizes.codebook + coded.sizes.composition > as_for_sample.sizes.codebook + as_for_sample.sizes.composition
     )
+
+
+def test_transform_codes_of_rows_outside_the_sample_keep_to_the_size(tmp_path, table):
+    compress_file(table, tmp_path / "a.kdc", "6x", memory=PLAN, effort="fast")
+    coded = kdcode.load(tmp_path / "a.kdc")
+    assert coded.spec.composition == "transform"
+    assert 6 <= coded.sizes.ratio(ROWS, DIM) <= 6.3
 
 
 @pytest.mark.parametrize("fails", ["encode_parts", "assemble"])

@@ -202,7 +202,7 @@ main()
 ONE_CORE = {**os.environ, "OMP_NUM_THREADS": "1"}
 STOPPED = {signal.SIGINT: "interrupted", signal.SIGTERM: "stopped by SIGTERM", signal.SIGHUP: "stopped by SIGHUP"}
 LEARN = ("-K", "8", "-D", "4", "--learner", "straight-through", "--epochs", "8", "--batch-size", "100", "--json")
-PLAN = ("--size", "8x", "--effort", "fast", "--json")
+PLAN = ("--size", "8x", "--effort", "fast", "--codewords", "--json")
 
 
 def signalled(number, place, *args, **settings):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from sample_tables import NAMES, coded_table
+from sample_tables import CODEWORD_NAMES, coded_table
 
 from kdcode.codec import CodecSpec, make_codec
 from kdcode.coded import CodedTable
@@ -39,7 +39,7 @@ def test_uneven_use_is_worth_less():
     assert found.entropy == pytest.approx(0.75 * np.log2(4 / 3) + 0.25 * 2)
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", CODEWORD_NAMES)
 def test_every_kind_of_codec_in_several_chunks(kind, monkeypatch):
     coded = coded_table(kind, rows=300)
     monkeypatch.setattr("kdcode.coded._CODES_AT_ONCE", 50 * len(coded.spec.widths))

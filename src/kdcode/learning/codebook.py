@@ -38,8 +38,9 @@ from kdcode.table import VectorTable
 _HELD_BACK = 20
 """One of so many rows is held back, to measure the error of rows that were not learned from."""
 _MOST_HELD_BACK = 5000
-_SPARE = 0.004
-"""The share of the bytes of transform codes that is left to rows which are longer than those of the sample."""
+_SPARE, _SPARE_OF_FEW = 0.002, 0.3
+"""The share of the bytes of transform codes that is left to rows which are longer than those of the sample: so much in
+any case, and so much over the root of the rows of the sample."""
 
 
 @listing_keywords(RunSettings)
@@ -142,7 +143,8 @@ def _transformed(table: VectorTable, parts: SampleParts, options: CompressOption
     """The same with transform codes: other rows lose as much as those of the sample."""
     started = time.monotonic()
     bytes_per_row = float(options.row_bytes or 0)
-    codec = design_codec(parts.learned(table), rows, bytes_per_row, options.effort, options.seed, spare=_SPARE).codec
+    spare = _SPARE + _SPARE_OF_FEW / len(parts.kept) ** 0.5
+    codec = design_codec(parts.learned(table), rows, bytes_per_row, options.effort, options.seed, spare=spare).codec
     codes = encoded(codec, table.matrix)
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
     identity = run_identity(table, options.as_dict(), "codebook")

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 
 from kdcode.codec import CodecSpec
+from kdcode.errors import OptionError
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.planning.block_probe import Probed, Sample, probe
@@ -135,6 +136,8 @@ class Predictor:
         if name not in self._known:
             started = time.monotonic()
             found = design_codec(self.table, rows, float(options.row_bytes or 0), options.effort, options.seed)
+            if not found.is_full:
+                raise OptionError("size: rows of transform codes cannot be made as long as they may be")
             seconds = time.monotonic() - started
             self._remember(name, [found.relative_error, float(found.codec.spec.own_bytes), seconds])
         error, own, seconds = self._known[name]

@@ -24,6 +24,10 @@ _SAMPLE_ROWS = (1024, 8192)
 """Rows that are coded again and again: at least, and at most; in between what makes so many numbers."""
 _TABLE_BYTES = 1500
 """What the tables of levels are expected to take, before they are known."""
+_MORE_CLASSES = (8, 32)
+"""Numbers of lengths that are tried where rows cannot be made as long as they may be."""
+_NEAR_ENOUGH, _TOO_LONG = 0.02, 8.0
+"""By what share rows may be shorter than they may be, and how much worse it is if they are longer."""
 _EXTREMES = 32
 """How many of the longest rows are looked at, so that a row may be as long as they need."""
 _LEAST_BITS, _MOST_BITS = 1.0, 12
@@ -39,11 +43,13 @@ class Design:
         codec: to encode all rows with.
         relative_error: predicted.
         row_bytes: what all rows may take together, without their index.
+        is_full: whether they take about as much; the rows of small tables may not.
     """
 
     codec: Transform
     relative_error: float
     row_bytes: int
+    is_full: bool
 
 
 def design_codec(
@@ -78,18 +84,22 @@ def design_codec(
 
     own = rotation.nbytes + dim + _TABLE_BYTES
     natural = fit.natural(bits_for(own, 16))
-    classes = chosen_classes(natural.lengths)
-    found = fit.with_classes(natural, bits_for(own, classes), classes)
-    codec = found.draft.codec(rotation)
-    own = codec.spec.own_bytes
-    wanted = bits_for(own, len(found.draft.lengths))
-    found = fit.adjusted(found, wanted)
+    best, nearest = natural, math.inf
+    for classes in (chosen_classes(natural.lengths), *_MORE_CLASSES):
+        found = fit.with_classes(natural, bits_for(own, classes), classes)
+        wanted = bits_for(found.draft.codec(rotation).spec.own_bytes, len(found.draft.lengths))
+        found = fit.adjusted(found, wanted)
+        away = (found.bits / wanted - 1) * (_TOO_LONG if found.bits > wanted else -1)
+        if away < nearest:
+            best, nearest = found, away
+        if nearest <= _NEAR_ENOUGH:
+            break
+    found = best
     codec = found.draft.codec(rotation, mean_length=found.bits / 8)
     room = total - codec.spec.own_bytes - index_bytes(rows, codec.spec.classes)
     variance = fit.weighted(np.square(sample - mean, dtype=np.float64).sum(axis=1))
     error = found.error / max(variance, 1e-300)
-    slope = 2.0 ** (-2.0 * (8.0 * room / rows - found.bits) / dim)  # what the last bits will bring
-    return Design(codec, min(1.0, error * slope), room)
+    return Design(codec, min(1.0, error), room, is_full=nearest <= _NEAR_ENOUGH)
 
 
 def _moments(table: PlannedTable, seed: int) -> tuple[DoubleArray, DoubleArray, FloatArray, DoubleArray | None]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform import Transform, TransformSpec
@@ -44,7 +45,7 @@ _MOST_OCTAVES = 0.3
 _ACTIVE = 0.3
 """Coordinates that are larger, in steps, take a bit more where the step is halved."""
 _FIRST_SIDE = 64
-_LONGER = 16
+_LONGER, _SHORTER = 16, 0.8
 """The longest class has room for one of so many parts more than the longest row of the sample needs."""
 _MOST_OFFSET = 60
 """What the class of a row adds to contexts, at most: a factor of two to the power of 15."""
@@ -184,8 +185,7 @@ class Fit:
         """Rows of so many lengths at most."""
         needed = self._lengths_of_extremes(natural.draft)
         chosen = chosen_lengths(np.concatenate([natural.lengths, needed]), classes)
-        longest = chosen[-1] + 2 + chosen[-1] // _LONGER  # for rows that are longer than any of these
-        draft = self._renewed(natural, (*chosen[:-1], longest))
+        draft = self._renewed(natural, _with_spare_lengths(chosen, bits / 8))
         for _ in range(_FINAL_ROUNDS):
             found = self._coded(draft, bits)
             draft = found.draft
@@ -292,6 +292,19 @@ def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:
         found.append(int(values[end]))
         end = int(begins[end]) - 1
     return tuple(reversed(found))
+
+
+def _with_spare_lengths(lengths: tuple[int, ...], mean: float) -> tuple[int, ...]:
+    """The same lengths, and where it takes no more bits to say which one, a longer and a shorter one.
+
+    The longer one is for rows that are longer than any of the sample, the shorter one for when all have to be shorter.
+    """
+    if len(lengths) == 1:
+        return (max(1, int(mean)),)
+    spare = (1 << bitpack.bits_for(len(lengths))) - len(lengths)
+    longer = (lengths[-1] + 2 + lengths[-1] // _LONGER,) if spare else ()
+    shorter = (int(_SHORTER * mean),) if spare > 1 and lengths[0] > int(_SHORTER * mean) else ()
+    return (*shorter, *lengths, *longer)
 
 
 def chosen_classes(lengths: IntArray) -> int:
