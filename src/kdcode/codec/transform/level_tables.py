@@ -117,11 +117,6 @@ class LevelTables:
         end = int(self.magnitudes[:count].astype(np.int64).sum()) + 4 * min(count, self.count)
         return LevelTables(self.magnitudes[:count], self.frequencies[:end], self.shifts[:count])
 
-    def entropies(self) -> DoubleArray:
-        """(T,) bits of a level on average, by context, both quantizers alike."""
-        bits = self.sizes * (PRECISION - np.log2(self.sizes)) / TOTAL
-        return np.asarray(np.add.reduceat(bits, self.first[:-1]).reshape(-1, 2).mean(axis=1))
-
     def costs(self, largest: int) -> FloatArray:
         """(2T, largest + 1) bits of a level by its magnitude."""
         return np.stack([self._costs_of(table, largest) for table in range(2 * self.count)]).astype(np.float32)

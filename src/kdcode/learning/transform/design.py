@@ -12,7 +12,7 @@ from kdcode.codec.transform import Transform
 from kdcode.codec.transform.row_index import index_bytes
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
-from kdcode.learning.transform.fitting import Fit, chosen_classes
+from kdcode.learning.transform.fitting import Fit, Outcome, chosen_classes
 from kdcode.learning.transform.rotation import chosen_rotation
 
 STATES = {"fast": 8, "normal": 16, "best": 32}
@@ -83,18 +83,24 @@ def design_codec(
         return float(min((1 - spare) * 8.0 * left / rows, _MOST_BITS * dim))
 
     own = rotation.nbytes + dim + _TABLE_BYTES
-    natural = fit.natural(bits_for(own, 16))
-    best, nearest = natural, math.inf
-    for classes in (chosen_classes(natural.lengths), *_MORE_CLASSES):
-        found = fit.with_classes(natural, bits_for(own, classes), classes)
-        wanted = bits_for(found.draft.codec(rotation).spec.own_bytes, len(found.draft.lengths))
-        found = fit.adjusted(found, wanted)
-        away = (found.bits / wanted - 1) * (_TOO_LONG if found.bits > wanted else -1)
-        if away < nearest:
-            best, nearest = found, away
-        if nearest <= _NEAR_ENOUGH:
-            break
-    found = best
+
+    def tried(by_length: bool) -> tuple[Outcome, float]:
+        """What comes of rows that have contexts by their length from the beginning, and how far off their size is."""
+        natural = fit.natural(bits_for(own, 16), by_length=by_length)
+        best, nearest = natural, math.inf
+        for classes in (chosen_classes(natural.lengths), *_MORE_CLASSES):
+            found = fit.with_classes(natural, bits_for(own, classes), classes)
+            wanted = bits_for(found.draft.codec(rotation).spec.own_bytes, len(found.draft.lengths))
+            found = fit.adjusted(found, wanted)
+            away = (found.bits / wanted - 1) * (_TOO_LONG if found.bits > wanted else -1)
+            if away < nearest:
+                best, nearest = found, away
+            if nearest <= _NEAR_ENOUGH:
+                break
+        return best, nearest
+
+    outcomes = [tried(by_length) for by_length in (False, True)]
+    found, nearest = min(outcomes, key=lambda one: (one[1] > _NEAR_ENOUGH, one[0].error))
     codec = found.draft.codec(rotation, mean_length=found.bits / 8)
     room = total - codec.spec.own_bytes - index_bytes(rows, codec.spec.classes)
     variance = fit.weighted(np.square(sample - mean, dtype=np.float64).sum(axis=1))

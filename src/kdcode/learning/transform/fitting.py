@@ -45,6 +45,8 @@ _MOST_OCTAVES = 0.3
 _ACTIVE = 0.3
 """Coordinates that are larger, in steps, take a bit more where the step is halved."""
 _FIRST_SIDE = 64
+_ENTROPY = 2.0
+"""Levels of normal coordinates take log2 of so many times their spread in steps, where that is large."""
 _LONGER, _SHORTER = 16, 0.8
 """The longest class has room for one of so many parts more than the longest row of the sample needs."""
 _MOST_OFFSET = 60
@@ -161,8 +163,8 @@ class Fit:
         """The sum of (n,) numbers of rows, each counted by its weight."""
         return float(numbers.sum() if self.weights is None else numbers @ self.weights)
 
-    def natural(self, bits: float) -> Outcome:
-        """Rows of any length, of so many bits on average."""
+    def natural(self, bits: float, *, by_length: bool = True) -> Outcome:
+        """Rows of any length, of so many bits on average; contexts follow the length of a row, or are those of all."""
         longest = np.sqrt(np.square(self.extremes / self.spread).mean(axis=1).max(initial=1))
         every = int((_LONGEST * bits + len(self.spread) * np.log2(max(longest, 1.0))) / 8) + 48
         lengths = tuple(range(0, every, -(-every // MAX_CLASSES)))
@@ -176,6 +178,8 @@ class Fit:
         for _ in range(_NATURAL_ROUNDS):
             found = self._coded(draft, bits)
             draft = self._renewed(found, lengths)
+            if not by_length:
+                draft = replace(draft, offsets=offsets).with_room_for_zeros()
             close = close + 1 if abs(found.bits - bits) <= _NATURALLY_CLOSE * bits else 0
             if close == _TIMES_CLOSE:
                 break
@@ -216,7 +220,7 @@ class Fit:
         largest = max(draft.largest, self._largest(draft.step))
         tables = draft.tables
         most = min(MAX_CONTEXTS, int(contexts.max()) + _MOST_OFFSET)
-        offsets = self._offsets(found, lengths, contexts, computed_tables(most, largest).entropies())
+        offsets = self._offsets(found, lengths)
         count = min(most, int(contexts.max() + max(0, offsets.max())) + 1)
         more = max(0, count - tables.count)
         tables = tables.extended(computed_tables(count, largest)).cut(count)
@@ -225,22 +229,21 @@ class Fit:
             draft.step, lengths, np.minimum(contexts, tables.count - 1), offsets, tables, sides, largest, self.states
         ).with_room_for_zeros()
 
-    def _offsets(
-        self, found: Outcome, lengths: tuple[int, ...], contexts: IntArray, entropies: DoubleArray
-    ) -> IntArray:
+    def _offsets(self, found: Outcome, lengths: tuple[int, ...]) -> IntArray:
         """(classes,) what rows of some lengths add to contexts: the logarithm of their scale, which grows with them.
 
-        Entropies of contexts tell how long rows of a scale are, if coordinates are normal. Rows also differ in length
+        How long rows of a scale are follows, about, from the entropy of normal coordinates. Rows also differ in length
         for other reasons, so that the scale of long rows is not as large as that: by how much a regression tells.
         """
         offsets = np.arange(-_MOST_OFFSET, _MOST_OFFSET)
-        bits = entropies[np.clip(contexts + offsets[:, None], 0, len(entropies) - 1)].sum(axis=1) + 1e-6 * offsets
+        spread = self.spread / found.draft.step * 2.0 ** (GRID * offsets[:, None])
+        bits = 0.5 * np.log2(1 + np.square(_ENTROPY * spread)).sum(axis=1)
         heard = np.square(self.spread) / (np.square(self.spread) + found.draft.step**2 / 3)
         energy = (np.square(self.coordinates / self.spread) * heard).sum(axis=1) / heard.sum()
         scale = np.log2(energy + 1e-9) / 2 / GRID
         expected = np.interp(8 * found.expected, bits, offsets)
-        spread = float(expected.var())
-        share = float(np.clip(np.mean((expected - expected.mean()) * scale) / spread, 0, 1)) if spread > 0 else 0.0
+        variance = float(expected.var())
+        share = float(np.clip(np.mean((expected - expected.mean()) * scale) / variance, 0, 1)) if variance > 0 else 0.0
         wanted = scale.mean() + share * (np.interp(8 * np.array(lengths, dtype=float), bits, offsets) - expected.mean())
         low, high = max(scale.min(), -_MOST_OFFSET), min(scale.max() + 1, _MOST_OFFSET - 1)
         return np.asarray(np.rint(np.clip(wanted, low, high)), dtype=np.int64)
