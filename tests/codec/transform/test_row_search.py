@@ -5,8 +5,15 @@ import pytest
 from sample_tables import transform_codec
 
 from kdcode import compiled
-from kdcode.codec.transform.row_search import scalar_bits, search_rows
+from kdcode.codec.transform.row_search import first_places, margin_of
+from kdcode.codec.transform.row_search import search_rows as search_with
 from kdcode.codec.transform.trellis import unsigned
+
+
+def search_rows(coordinates, problem, allowed):
+    """With the λ of usual rows."""
+    return search_with(coordinates, np.full(len(coordinates), problem.trade, dtype=np.float32), allowed, problem)
+
 
 HAS_NUMBA = pytest.mark.skipif(compiled.kernels(0) is None, reason="numba is not installed")
 
@@ -55,13 +62,13 @@ def test_signs_are_those_of_the_coordinates(codec):
     np.testing.assert_array_equal(mirrored, -levels)
 
 
-def test_scalar_bits_are_near_what_levels_take(codec):
+def test_the_first_class_that_is_tried_is_near_the_one_that_is_taken(codec):
     coordinates = rows_of(2)
     _, allowed = codec.step_levels[0]
-    guessed = scalar_bits(np.abs(coordinates), codec.problem, allowed)
-    assert guessed.shape == (200,)
-    own = 8 * codec.problem.lengths[search_rows(coordinates, codec.problem, allowed)[1]]
-    assert abs(guessed.mean() - own.mean()) < 16
+    guessed = codec.problem.lengths[allowed[first_places(np.abs(coordinates), allowed, codec.problem)]]
+    taken = codec.problem.lengths[search_rows(coordinates, codec.problem, allowed)[1]]
+    assert abs(guessed.mean() - taken.mean()) < 2
+    assert margin_of(100) > margin_of(1) > 0
 
 
 def test_rows_are_searched_in_chunks_as_at_once(codec, monkeypatch):
@@ -83,7 +90,9 @@ def test_compiled_code_finds_the_same(plain, spread):
     for _, allowed in codec.step_levels:
         coordinates = rows_of(spread)
         with compiled.using("1"):
-            quick = codec.compiled.search(coordinates, codec.problem, allowed)
+            quick = codec.compiled.search(
+                coordinates, np.full(len(coordinates), codec.problem.trade, dtype=np.float32), allowed, codec.problem
+            )
         assert quick is not None
         slow = search_rows(coordinates, codec.problem, allowed)
         same = (quick[0] == slow[0]).all(axis=1) & (quick[1] == slow[1])
