@@ -12,8 +12,11 @@ from sample_tables import coded_table
 from kdcode import bitpack, load, save
 from kdcode.codec.transform import RaggedRows, RaggedWriter
 from kdcode.codec.transform.row_index import index_bytes, index_layout
-from kdcode.errors import OptionError, StorageError
+from kdcode.coded import CodedTable
+from kdcode.digests import BLOCK_BYTES
+from kdcode.errors import DamagedFileError, OptionError, StorageError
 from kdcode.stored_array import BlockChecks
+from kdcode.symbols import RowNumbers
 
 pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
 
@@ -157,6 +160,45 @@ def test_every_start_is_checked(place):
 
     with pytest.raises(StorageError, match=f"row_starts: row {256 * place} begins at byte"):
         changed_starts(move).check()
+
+
+def test_a_row_begins_where_its_start_says():
+    """Also one that is read after the row before it: what does not agree is found by a check, and read in one way."""
+
+    def move(starts):
+        starts[1] += 2
+
+    ragged = changed_starts(move)
+    one_by_one = np.stack([ragged[row] for row in range(200, 300)])
+    np.testing.assert_array_equal(ragged[200:300], one_by_one)
+    np.testing.assert_array_equal(ragged[np.arange(200, 300)[::-1]], one_by_one[::-1])
+    assert (one_by_one[56:] != padded(900)[256:300]).any()
+
+
+def test_damage_in_the_classes_of_rows_that_follow_each_other(tmp_path):
+    """Classes of one run of rows may lie in two blocks of the file; each is checked before it is used."""
+    some = coded_table("transform", rows=1000)
+    for thousands in range(250, 400, 10):
+        table = CodedTable(RowNumbers(1000 * thousands), np.tile(some.packed[:], (thousands, 1)), some.codec)
+        save(table, tmp_path / "t.kdc")
+        content = bytearray((tmp_path / "t.kdc").read_bytes())
+        classes = table.packed.tensors()["row_classes"].tobytes()
+        start = content.index(classes)
+        border = -(-start // BLOCK_BYTES) * BLOCK_BYTES
+        if (border - start) % 96 and start + 96 < border < start + len(classes) - BLOCK_BYTES:  # 96 have 256 classes
+            break
+    else:
+        pytest.fail("no such table")
+    content[border + 1] ^= 1
+    (tmp_path / "t.kdc").write_bytes(content)
+    loaded = load(tmp_path / "t.kdc")
+    for name in ("codes", "row_starts"):
+        np.asarray(loaded.packed.tensors()[name])  # these are good, and known to be
+    row = (border - start) // 3 * 8  # the first whose class may lie beyond
+    run = row // 256 * 256
+    np.testing.assert_array_equal(loaded.packed[run - 256 : run], table.packed[run - 256 : run])
+    with pytest.raises(DamagedFileError, match="do not match their digest"):
+        loaded.packed[run : row + 40]
 
 
 def test_checks_go_over_all_rows_in_chunks(monkeypatch):

@@ -1,19 +1,16 @@
 """The levels and the class of each row."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sample_tables import transform_codec
 
 from kdcode import compiled
-from kdcode.codec.transform.row_search import first_places, margin_of
-from kdcode.codec.transform.row_search import search_rows as search_with
+from kdcode.codec.transform import row_search
+from kdcode.codec.transform.row_search import first_places, fitting_rows, margin_of, search_rows
 from kdcode.codec.transform.trellis import unsigned
-
-
-def search_rows(coordinates, problem, allowed):
-    """With the λ of usual rows."""
-    return search_with(coordinates, np.full(len(coordinates), problem.trade, dtype=np.float32), allowed, problem)
-
+from kdcode.errors import OptionError
 
 HAS_NUMBA = pytest.mark.skipif(compiled.kernels(0) is None, reason="numba is not installed")
 
@@ -27,59 +24,99 @@ def rows_of(spread, count=200, dim=12, seed=0):
     return (np.random.default_rng(seed).normal(size=(count, dim)) * spread).astype(np.float32)
 
 
+def searched(codec, coordinates, step=0, trade=None):
+    """Levels and classes, with the classes of one of the steps."""
+    trades = np.full(len(coordinates), codec.problem.trade if trade is None else trade, np.float32)
+    return search_rows(coordinates, trades, codec.step_levels[step][1], codec.problem)
+
+
+@pytest.mark.parametrize("step", [0, 1])
 @pytest.mark.parametrize("spread", [0.0, 0.3, 1.5, 4, 50])
-def test_rows_fit_into_their_class(codec, spread):
-    step, allowed = codec.step_levels[1]
-    assert step == 0.5
-    levels, classes = search_rows(rows_of(spread), codec.problem, allowed)
-    assert set(classes.tolist()) <= set(allowed.tolist())
+def test_rows_fit_into_their_class(codec, spread, step):
+    levels, classes = searched(codec, rows_of(spread), step)
+    assert set(classes.tolist()) <= set(codec.step_levels[step][1].tolist())
     room = codec.coder.write(unsigned(levels), classes, None)[1]
     assert room.min() >= 0
 
 
+def test_no_row_could_have_a_shorter_class_and_the_same_levels(codec):
+    levels, classes = searched(codec, rows_of(3))
+    allowed = codec.step_levels[0][1].tolist()
+    shorter = np.array([allowed[max(0, allowed.index(own) - 1)] for own in classes])
+    some = shorter != classes
+    assert some.any()
+    contexts, bits = codec.problem.contexts, codec.problem.costs.bits
+    assert (codec.problem.lengths[shorter[some]] < codec.problem.lengths[classes[some]]).all()
+    taken = bits[2 * contexts[classes[some]], np.abs(levels[some])].sum(axis=1)
+    assert (taken > 8 * codec.problem.lengths[shorter[some]] - 24).mean() > 0.9  # near what the longer class is for
+
+
 def test_longer_rows_have_longer_classes(codec):
-    _, allowed = codec.step_levels[0]
-    lengths = [
-        codec.problem.lengths[search_rows(rows_of(spread), codec.problem, allowed)[1]].mean() for spread in (0.1, 1, 3)
-    ]
+    lengths = [codec.problem.lengths[searched(codec, rows_of(spread))[1]].mean() for spread in (0.1, 1, 3)]
     assert lengths == sorted(lengths)
     assert lengths[0] < lengths[-1]
 
 
 def test_what_does_not_fit_is_made_shorter_until_it_does(codec):
     """Coordinates that need far more bits than the longest class has are coded worse, and not refused."""
-    _, allowed = codec.step_levels[0]
-    levels, classes = search_rows(rows_of(100), codec.problem, allowed)
-    assert (classes == allowed[-1]).all()
+    levels, classes = searched(codec, rows_of(100))
+    assert (classes == codec.step_levels[0][1][-1]).all()
     assert (np.abs(levels).sum(axis=1) > 0).all()
+
+
+def test_more_trade_makes_shorter_rows(codec):
+    lengths = [
+        codec.problem.lengths[searched(codec, rows_of(2), trade=trade)[1]].mean() for trade in (0.05, 0.45, 5, 100)
+    ]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] > lengths[-1]
 
 
 def test_signs_are_those_of_the_coordinates(codec):
     coordinates = rows_of(3)
-    levels, _ = search_rows(coordinates, codec.problem, codec.step_levels[0][1])
+    levels, _ = searched(codec, coordinates)
     assert (levels * coordinates >= 0).all()
-    mirrored, _ = search_rows(-coordinates, codec.problem, codec.step_levels[0][1])
-    np.testing.assert_array_equal(mirrored, -levels)
+    np.testing.assert_array_equal(searched(codec, -coordinates)[0], -levels)
 
 
-def test_the_first_class_that_is_tried_is_near_the_one_that_is_taken(codec):
-    coordinates = rows_of(2)
-    _, allowed = codec.step_levels[0]
-    guessed = codec.problem.lengths[allowed[first_places(np.abs(coordinates), allowed, codec.problem)]]
-    taken = codec.problem.lengths[search_rows(coordinates, codec.problem, allowed)[1]]
-    assert abs(guessed.mean() - taken.mean()) < 2
-    assert margin_of(100) > margin_of(1) > 0
+def test_the_first_place_is_the_shortest_that_plain_levels_fit_into(codec):
+    sizes, problem = np.abs(rows_of(3)), codec.problem
+    allowed = codec.step_levels[0][1]
+    level = (sizes / 2 + 0.4).astype(np.int64)
+    expected = []
+    for row in range(len(sizes)):
+        bits = [problem.costs.bits[2 * problem.contexts[own], level[row]].sum() for own in allowed]
+        fits = [place for place, own in enumerate(allowed) if bits[place] <= 8 * problem.lengths[own] - problem.margin]
+        expected.append(fits[0] if fits else len(allowed) - 1)
+    found = first_places(sizes, allowed, problem)
+    assert (found == expected).mean() > 0.95  # contexts differ between classes, so that bisection may miss one
+    assert len(set(found.tolist())) > 1
 
 
 def test_rows_are_searched_in_chunks_as_at_once(codec, monkeypatch):
-    from kdcode.codec.transform import row_search
-
-    coordinates = rows_of(2)
-    whole = search_rows(coordinates, codec.problem, codec.step_levels[0][1])
+    whole = searched(codec, rows_of(2))
     monkeypatch.setattr(row_search, "_NUMBERS_AT_ONCE", 12 * 7)
-    parts = search_rows(coordinates, codec.problem, codec.step_levels[0][1])
-    for one, other in zip(whole, parts, strict=True):
+    for one, other in zip(whole, searched(codec, rows_of(2)), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_rows_that_are_a_little_too_long_are_searched_again(codec):
+    """With a margin that is too small some rows do not fit, and all do in the end."""
+    coordinates, trades = rows_of(2), np.full(200, codec.problem.trade, np.float32)
+    careless, allowed = replace(codec.problem, margin=-4.0), codec.step_levels[0][1]
+
+    def write(values, classes):
+        return codec.coder.write(values, classes, None)
+
+    levels, classes = search_rows(coordinates, trades, allowed, careless)
+    assert (write(unsigned(levels), classes)[1] < 0).any()
+    values, classes, room = fitting_rows((search_rows, write), coordinates, trades, allowed, careless)
+    assert room.min() >= 0
+    np.testing.assert_array_equal(write(values, classes)[1], room)
+    short = replace(codec.problem, lengths=np.zeros_like(codec.problem.lengths))
+    with pytest.raises(OptionError, match="lengths: rows of 0 bytes are too short for any code"):
+        fitting_rows((search_rows, lambda *_: (None, np.full(1, -1))), coordinates[:1], trades[:1], allowed, short)
+    assert 0 < margin_of(12) < margin_of(1000) < 1
 
 
 @HAS_NUMBA
@@ -87,13 +124,11 @@ def test_rows_are_searched_in_chunks_as_at_once(codec, monkeypatch):
 @pytest.mark.parametrize("spread", [0.2, 2, 30])
 def test_compiled_code_finds_the_same(plain, spread):
     codec = transform_codec(12, plain=plain)
+    coordinates, trades = rows_of(spread), np.full(200, codec.problem.trade, np.float32)
     for _, allowed in codec.step_levels:
-        coordinates = rows_of(spread)
         with compiled.using("1"):
-            quick = codec.compiled.search(
-                coordinates, np.full(len(coordinates), codec.problem.trade, dtype=np.float32), allowed, codec.problem
-            )
+            quick = codec.compiled.search(coordinates, trades, allowed, codec.problem)
         assert quick is not None
-        slow = search_rows(coordinates, codec.problem, allowed)
+        slow = search_rows(coordinates, trades, allowed, codec.problem)
         same = (quick[0] == slow[0]).all(axis=1) & (quick[1] == slow[1])
         assert same.mean() > 0.99  # float32 sums may be rounded in another order where two paths cost the same

@@ -157,6 +157,14 @@ def test_tables_of_tiny_and_huge_vectors(factor):
 
 
 @pytest.mark.usefixtures("lookup_path")
+def test_ordinary_vectors_under_a_codec_of_tiny_ones_are_cut_off():
+    codec = transform_codec(7).scaled(1e-37)
+    with np.errstate(over="raise", invalid="raise"):
+        codes = codec.encode(np.full((2, 7), 1e4, np.float32))
+    np.testing.assert_array_equal(codec.unpack(codec.pack(codes)), codes)
+
+
+@pytest.mark.usefixtures("lookup_path")
 def test_a_constant_table_takes_the_shortest_rows():
     codec = transform_codec(40)
     mean = np.tile(codec.stored["mean"], (100, 1))
