@@ -313,4 +313,4 @@ def test_transform_codes_shorter_than_the_memory_of_their_trellis(dim, use):
     vectors = np.random.default_rng(0).normal(size=(50, dim))
     with compiled.using(use):
         lost = codec.decode(codec.encode(vectors)) - vectors
-    assert np.square(lost).sum() < 0.03 * np.square(vectors).sum()
+    assert np.square(lost).sum() < 0.06 * np.square(vectors).sum()

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from sample_tables import CODEWORD_NAMES, coded_table
+from sample_tables import CODEWORD_NAMES, TRANSFORM_NAMES, coded_table
 
 from kdcode.codec import CodecSpec, make_codec
 from kdcode.coded import CodedTable
@@ -50,11 +50,9 @@ def test_every_kind_of_codec_in_several_chunks(kind, monkeypatch):
     assert found.shared_codes == coded.shared_codes
 
 
-def test_a_codec_without_codebooks_has_none(monkeypatch):
-    coded = coded_table("linear", rows=5)
-    assert coded.spec.has_codewords
-    monkeypatch.setattr(CodecSpec, "has_codewords", False)
-    assert code_use(coded) is None
+@pytest.mark.parametrize("kind", TRANSFORM_NAMES)
+def test_a_codec_without_codebooks_has_none(kind):
+    assert code_use(coded_table(kind)) is None
 
 
 def test_a_codebook_has_no_codes():

@@ -25,9 +25,10 @@ _FLAGS = {"onnx": ("rank", "check"), "faiss": ("metric",)}
 @click.command(
     "export",
     epilog=example(
-        "kdcode export glove.kdc glove.onnx --symbols glove.symbols.txt",
-        "kdcode export glove.kdc batches.onnx --rank 2 --check",
-        "kdcode export glove.kdc glove.faiss --metric l2",
+        "kdcode compress glove.txt words.kdc --size 20x --codewords",
+        "kdcode export words.kdc glove.onnx --symbols glove.symbols.txt",
+        "kdcode export words.kdc batches.onnx --rank 2 --check",
+        "kdcode export words.kdc glove.faiss --metric l2",
     ),
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
@@ -82,8 +83,10 @@ def command(
     symbols. Ids that are negative, or not below the number of rows, are errors.
 
     The faiss index searches the codes of FILE, which are not encoded again; its ids are row numbers. faiss.read_index
-    reads it. LSTM codes and row scales cannot be written. Transform codes can be written as neither: expand the file.
-    A dash stands for standard input or output.
+    reads it. LSTM codes and row scales cannot be written.
+
+    Transform codes can be written as neither: compress with --codewords, or expand the file. A dash stands for standard
+    input or output.
     """
     from kdcode.integrations.faiss_index import export_faiss
     from kdcode.integrations.onnx_export import export_onnx
