@@ -9,7 +9,7 @@ import pytest
 import torch
 from sample_tables import CODEWORD_NAMES, KINDS, TRANSFORM_NAMES, codec_of, codes_of, random_codes, spec_of
 
-from kdcode.codec import CODECS, CodecSpec
+from kdcode.codec import CODECS, CodecSpec, codec_from_tensors
 from kdcode.codec_torch import CODEC_MODULES, BlockSumModule, LstmModule, StoredCodec, make_module, module_of
 from kdcode.codec_torch.lstm_scan import LstmScan
 from kdcode.errors import OptionError
@@ -189,12 +189,14 @@ def test_a_transform_codec_is_no_module_to_be_trained():
 
 def test_a_stored_codec_notices_tensors_that_change():
     codec = codec_of("transform")
-    stored, codes = StoredCodec(codec), torch.from_numpy(codes_of(codec, 5))
-    before = stored.decode(codes)
+    stored, codes = StoredCodec(codec), codes_of(codec, 50)
+    before = stored.decode(torch.from_numpy(codes)).numpy()
     assert stored.in_numpy() is stored.in_numpy()
-    stored.steps.mul_(2)
-    stored.mean.mul_(2)
-    torch.testing.assert_close(stored.decode(codes), 2 * before)
+    stored.sides.zero_()  # from which a codec makes other numbers, once
+    changed = codec_from_tensors(codec.spec, {**codec.stored, "sides": np.zeros_like(codec.stored["sides"])})
+    found = stored.decode(torch.from_numpy(codes)).numpy()
+    np.testing.assert_allclose(found, changed.decode(codes), rtol=1e-5, atol=1e-6)
+    assert not np.allclose(found, before)
 
 
 def test_printing_tells_the_shape():
