@@ -290,7 +290,7 @@ def test_metrics_that_faiss_has_not(metric, said):
 def test_refusals_say_what_to_do():
     with pytest.raises(OptionError, match=r"cannot run an LSTM.*neighbors.*coded\.to_table\(\)\.to_faiss\(\)"):
         coded_table("lstm").to_faiss()
-    with pytest.raises(OptionError, match=r"transform codes have none; search with kdcode's own neighbors, or decode"):
+    with pytest.raises(OptionError, match=r"codewords=True .--codewords., search with kdcode's own neighbors"):
         coded_table("transform").to_faiss()
     with pytest.raises(OptionError, match=r"no row scales, and this table has 3 bits.*to_faiss\(\).*without them"):
         coded_table("scaled-linear").to_faiss()
