@@ -64,6 +64,18 @@ def test_fitted_tables_follow_the_counts():
     assert fitted_tables(more, np.zeros((1, 2))).magnitudes.tolist() == [[5, 4]]
 
 
+def test_frequencies_that_save_less_than_they_take_are_not_stored():
+    size = np.arange(400)
+    counts = np.exp(-np.square(size / 100) / 2)[None, None].repeat(2, axis=1)
+    many, few = (scale * counts / counts[0, 0].sum() for scale in (1e6, 200.0))
+    every = fitted_tables(many, np.zeros((1, 2)))
+    assert fitted_tables(many, np.zeros((1, 2)), stored_bits=16.0).magnitudes[0, 0] > 0.7 * every.magnitudes[0, 0]
+    plain, cut = (fitted_tables(few, np.zeros((1, 2)), stored_bits=bits) for bits in (0.0, 16.0))
+    assert cut.nbytes < 0.5 * plain.nbytes
+    taken = [8 * tables.nbytes + (few[0] * tables.costs(399)).sum() for tables in (plain, cut)]
+    assert taken[1] < taken[0]
+
+
 @pytest.mark.parametrize("bits", [1, 5, 8, 15])
 def test_a_lookup_leads_to_the_value_or_to_one_before_it(tables, bits):
     found = as_lookup(tables, bits)

@@ -7,7 +7,8 @@ import kdcode
 from kdcode.data import glove_50d
 from kdcode.errors import OptionError
 from kdcode.evaluation.rate_distortion import gaussian_limit, principal_variances
-from kdcode.learning.transform.design import design_codec
+from kdcode.learning.transform.design import _TRADES, Trial, best_trial, design_codec
+from kdcode.learning.transform.fitting import Outcome
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,40 @@ def test_rows_of_different_lengths_take_different_bytes():
     norms = np.linalg.norm(matrix - matrix.mean(axis=0), axis=1)
     assert np.corrcoef(np.log(norms), lengths)[0, 1] > 0.9
     fixed = gaussian_limit(matrix.var(axis=0), 32 * 32 / 10)
-    assert coded.provenance["relative_error"] < 0.5 * fixed  # equal bits for all rows could not come below it
+    assert coded.provenance["relative_error"] < 0.05 * fixed  # equal bits for all rows could not come below it
+
+
+def test_the_bytes_of_rows_are_known_from_a_sample_where_many_rows_are_zero():
+    random = np.random.default_rng(0)
+    matrix = random.normal(size=(20_000, 16)).astype(np.float32)
+    matrix[random.random(len(matrix)) < 0.6] = 0
+    coded = kdcode.compress(matrix, "10x", effort="fast")
+    assert coded.spec.composition == "transform"
+    assert 0.995 < coded.sizes.embedding / (0.1 * matrix.nbytes) <= 1
+
+
+@pytest.mark.parametrize("low", range(6))
+def test_the_walk_over_trades_ends_at_the_best_one(low):
+    """Errors that rise to both sides of one λ; each trial says which."""
+    tried = []
+
+    def trial(trade, before):
+        tried.append((trade, before))
+        error = 1 + abs(_TRADES.index(trade) - low)
+        return Trial(Outcome(None, 0.0, float(error), 0.0, None, None), f"draft of {trade}", 0.0)
+
+    best = best_trial(trial, 2, None)
+    assert best.natural == f"draft of {_TRADES[low]}"
+    assert len(tried) == len({trade for trade, _ in tried})
+    assert [before for _, before in tried[:2]] == [None, f"draft of {_TRADES[2]}"]
+
+
+def test_fewer_bits_have_a_smaller_trade():
+    random = np.random.default_rng(0)
+    matrix = (random.normal(size=(4000, 48)) * np.geomspace(3, 0.1, 48)).astype(np.float32)
+    table = kdcode.VectorTable(None, matrix)
+    trades = [design_codec(table, len(matrix), bits * 48 / 8, "fast").codec.stored["search"][0] for bits in (3.5, 0.6)]
+    assert trades[1] < trades[0]
 
 
 def test_unseen_rows_lose_no_more(table):
@@ -74,7 +108,7 @@ def test_rows_with_more_weight_lose_less(table):
     weights = np.where(np.arange(len(matrix)) % 2, 4.0, 0.25).astype(np.float32)
     coded = kdcode.compress(kdcode.VectorTable(None, matrix, weights), "12x", effort="fast")
     lost = np.square(coded.decode(np.arange(len(matrix))) - matrix).sum(axis=1)
-    assert lost[weights > 1].mean() < 0.6 * lost[weights < 1].mean()
+    assert lost[weights > 1].mean() < 0.7 * lost[weights < 1].mean()
 
 
 def test_the_same_table_gives_the_same_file(table, tmp_path):

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from kdcode.learning.transform.fitting import Fit, chosen_classes, chosen_lengths
-from kdcode.learning.transform.level_statistics import context_of, counted_sides, counted_tables, spread_of
+from kdcode.learning.transform.level_statistics import LevelStatistics, counted_sides
+
+TRADE = 0.45
 
 
 def sample(rows=1500, dim=24, seed=0):
@@ -20,18 +22,18 @@ def fit_of(coordinates, states=8):
 @pytest.mark.parametrize("bits", [30.0, 60.0, 100.0])
 def test_rows_take_the_bits_that_are_asked_for(bits):
     fit = fit_of(sample())
-    found = fit.adjusted(fit.with_classes(fit.natural(bits), bits, 8), bits)
+    found = fit.adjusted(fit.with_classes(fit.natural(bits, TRADE), bits, 8), bits)
     assert found.bits == pytest.approx(bits, rel=0.02)
     assert len(found.draft.lengths) <= 8
 
 
 def test_the_error_falls_with_bits_and_with_states():
     coordinates = sample()
-    errors = [fit_of(coordinates, states).natural(bits).error for states, bits in ((8, 40.0), (8, 80.0))]
+    errors = [fit_of(coordinates, states).natural(bits, TRADE).error for states, bits in ((8, 40.0), (8, 80.0))]
     assert errors[1] < 0.4 * errors[0]
     found = {}
     for states in (1, 8, 32):
-        outcome = fit_of(coordinates, states).natural(72.0)
+        outcome = fit_of(coordinates, states).natural(72.0, TRADE)
         found[states] = outcome.error * 2 ** (2 * (outcome.bits - 72) / coordinates.shape[1])
     assert found[32] < found[8] < 0.9 * found[1]
 
@@ -51,7 +53,29 @@ def test_there_are_as_many_lengths_as_rows_that_differ_make_worth_while():
 
 
 def test_contexts_are_those_of_a_spread():
-    assert (context_of(spread_of(np.arange(40))) == np.arange(40)).all()
+    for statistics in (LevelStatistics(), LevelStatistics(octaves=1.0)):
+        assert (statistics.context_of(statistics.spread_of(np.arange(40))) == np.arange(40)).all()
+
+
+def test_contexts_of_a_few_rows_lie_farther_apart():
+    random = np.random.default_rng(0)
+    coordinates = (random.normal(size=(1500, 24)) * np.exp(1.5 * random.normal(size=(1500, 1)))).astype(np.float32)
+    fit = fit_of(coordinates)
+    natural = fit.natural(80.0, TRADE)
+    assert fit.with_fewer_contexts(natural, 10_000_000) is None
+    coarser = fit.with_fewer_contexts(natural, 1500)
+    assert coarser.statistics.octaves > fit.statistics.octaves
+    assert coarser.natural(80.0, TRADE).draft.tables.nbytes < 0.7 * natural.draft.tables.nbytes
+
+
+def test_rows_begin_from_a_draft_of_about_as_many_bits(monkeypatch):
+    fit, rounds, coded = fit_of(sample()), [], Fit._coded
+    monkeypatch.setattr(Fit, "_coded", lambda *args: rounds.append(1) or coded(*args))
+    first = fit.natural(60.0, TRADE)
+    began = len(rounds)
+    again = fit.natural(60.0, TRADE, first.draft)
+    assert len(rounds) - began < began
+    assert again.cost(60.0) < 1.01 * first.cost(60.0)
 
 
 def test_tables_count_levels_and_how_far_coordinates_lie_from_them():
@@ -59,7 +83,7 @@ def test_tables_count_levels_and_how_far_coordinates_lie_from_them():
     coordinates = (0.2 + 3.6 * random.random((4000, 1))).astype(np.float32)  # quantizer 0 has 0, 2 and 4 here
     values = np.where(coordinates < 1, 0, np.where(coordinates < 3, 1, 3))
     contexts = np.zeros_like(values)
-    tables = counted_tables(coordinates, values, contexts, 1, (1, 5))
+    tables = LevelStatistics().counted_tables(coordinates, values, contexts, 1, (1, 5))
     shares = [float((values == value).mean()) for value in (0, 1, 3)]
     stored = tables.frequencies[: tables.magnitudes[0, 0] + 2].astype(float)
     assert stored[0] == pytest.approx(shares[0] * (1 << 15), rel=0.05)

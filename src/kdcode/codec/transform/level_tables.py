@@ -60,6 +60,11 @@ class LevelTables:
             raise OptionError(f"frequencies: those of table {at} add up to {totals[at]}, expected {TOTAL}")
 
     @property
+    def nbytes(self) -> int:
+        """Bytes that they take where they are stored."""
+        return self.magnitudes.nbytes + self.frequencies.nbytes + self.shifts.nbytes
+
+    @property
     def count(self) -> int:
         """T, the number of contexts."""
         return len(self.magnitudes)
@@ -125,16 +130,22 @@ class LevelTables:
         sizes = self.sizes[self.first[table] : self.first[table + 1]].astype(np.float64)
         own = np.concatenate([sizes[:1], sizes[1:-1:2]])[: largest + 1]
         excess = np.arange(1, largest + 2 - len(own))  # of the escaped magnitudes, from 1
-        escaped = PRECISION - np.log2(sizes[-1]) + 2 * np.floor(np.log2(2 * excess)) + 1
+        escaped = PRECISION - np.log2(sizes[-1]) + _escape_bits(excess)
         return np.concatenate([PRECISION - np.log2(own), escaped])
 
 
-def fitted_tables(counts: DoubleArray, shifts: DoubleArray, rare: float = 0.5) -> LevelTables:
+def _escape_bits(excess: npt.NDArray[np.int64]) -> DoubleArray:
+    """Bits of the excess of escaped magnitudes, from 1 on, sign and all."""
+    return np.asarray(2 * np.floor(np.log2(2 * excess)) + 1)
+
+
+def fitted_tables(counts: DoubleArray, shifts: DoubleArray, rare: float = 0.5, stored_bits: float = 0.0) -> LevelTables:
     """Tables for (T, 2, M + 1) counts of magnitudes and (T, 2) shifts in units of the step.
 
-    Magnitudes above the last one that was seen more than `rare` times have no frequency of their own.
+    Magnitudes above the last one that was seen more than `rare` times have no frequency of their own, nor have those
+    that take fewer bits as escapes than a stored frequency does: `stored_bits`, in bits of what was counted.
     """
-    found = [_frequencies(table, rare) for table in counts.reshape(-1, counts.shape[2])]
+    found = [_frequencies(table, rare, stored_bits) for table in counts.reshape(-1, counts.shape[2])]
     return LevelTables(
         np.array([len(own) - 2 for own in found], dtype=np.uint16).reshape(counts.shape[:2]),
         np.concatenate(found).astype(np.uint16),
@@ -142,10 +153,12 @@ def fitted_tables(counts: DoubleArray, shifts: DoubleArray, rare: float = 0.5) -
     )
 
 
-def _frequencies(counts: DoubleArray, rare: float) -> npt.NDArray[np.int64]:
+def _frequencies(counts: DoubleArray, rare: float, stored_bits: float) -> npt.NDArray[np.int64]:
     """Level 0, magnitudes, escape: whole numbers of at least 1 that add up to `TOTAL`, signs counted."""
     seen = np.flatnonzero(counts > rare)
     last = min(int(seen[-1]), _MOST_OWN) if len(seen) else 0
+    if stored_bits:
+        last = _last_worth_storing(counts, last, stored_bits)
     weight = np.full(last + 2, 2.0)  # two signs
     weight[[0, -1]] = 1
     shares = np.concatenate([counts[: last + 1], [counts[last + 1 :].sum() + rare]]) / weight
@@ -160,6 +173,23 @@ def _frequencies(counts: DoubleArray, rare: float) -> npt.NDArray[np.int64]:
         left %= 2
     found[0] += left
     return found
+
+
+def _last_worth_storing(counts: DoubleArray, most: int, stored_bits: float) -> int:
+    """The last magnitude that has a frequency of its own, with the fewest bits for levels and frequencies together."""
+
+    def information(counts: DoubleArray) -> DoubleArray:
+        return -counts * np.log2(np.maximum(counts, 1e-30))
+
+    def bits(last: int) -> float:
+        own, escaped = counts[: last + 1], counts[last + 1 :]
+        excess = _escape_bits(np.arange(1, len(escaped) + 1))
+        signs = own[1:].sum()
+        taken = information(own).sum() + signs + information(escaped.sum()) + excess @ escaped
+        return float(taken + stored_bits * last)
+
+    tried = sorted({most, *(int(most * 2 ** (-power / 2)) for power in range(1, 24))})
+    return min(tried, key=bits)
 
 
 def as_lookup(tables: LevelTables, bits: int) -> npt.NDArray[Any]:

@@ -11,6 +11,7 @@ from kdcode.codec import CodecSpec, SizeLimit, Sizes
 from kdcode.codec.spec import TRANSFORM
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
+from kdcode.learning.planning.clusters import is_clustered
 from kdcode.learning.planning.goal import FinalTable
 from kdcode.learning.planning.predictor import Predictor
 from kdcode.learning.planning.search_space import (
@@ -37,7 +38,8 @@ _PROBES = {"fast": (4, 3), "normal": (5, 3), "best": (6, 5)}
 """By effort, how many codes without sums, and how many sums, are probed at most."""
 _QUICK_PROBES = (2, 1)
 _NO_NEED_OF_CODEWORDS = 0.15
-"""The error of transform codes up to which sums of codewords are not tried: there they have always been far behind."""
+"""The error of transform codes up to which codewords are not tried, unless rows lie in clusters: there they have always
+been far behind."""
 _NO_NEED_OF_PRODUCTS = 0.5
 """The error of transform codes up to which codes without sums are not tried: only sums may still be better."""
 _FAR_BEHIND = 1.25
@@ -125,11 +127,13 @@ class CandidateSearch:
             OptionError: nothing is small enough.
         """
         found = [] if self.options.codewords else self._transform(limit)
-        if found and self._error(found[0]) <= _NO_NEED_OF_CODEWORDS:
+        error = self._error(found[0]) if found else 1.0
+        clustered = error <= _NO_NEED_OF_PRODUCTS and is_clustered(self.table, self.options.seed)
+        if error <= _NO_NEED_OF_CODEWORDS and not clustered:
             return found
         products, sums = _QUICK_PROBES if quick else _PROBES[self.options.effort]
         self.most = max(self.most, searches * (2 * products + sums + 1))
-        if not found or self._error(found[0]) > _NO_NEED_OF_PRODUCTS:
+        if clustered or error > _NO_NEED_OF_PRODUCTS:
             found += self._products(limit, products)
         best = min(map(self._error, found), default=1.0)
         found += self._sums(limit, sums, _FAR_BEHIND * best)

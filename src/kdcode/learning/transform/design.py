@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from kdcode.arrays import DoubleArray, FloatArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.transform import Transform
 from kdcode.codec.transform.row_index import index_bytes
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
-from kdcode.learning.transform.fitting import Fit, Outcome, chosen_classes
+from kdcode.learning.transform.fitting import Draft, Fit, Outcome, chosen_classes
+from kdcode.learning.transform.level_statistics import LevelStatistics
 from kdcode.learning.transform.rotation import chosen_rotation
 
 STATES = {"fast": 8, "normal": 16, "best": 32}
@@ -24,6 +26,12 @@ _SAMPLE_ROWS = (1024, 8192)
 """Rows that are coded again and again: at least, and at most; in between what makes so many numbers."""
 _TABLE_BYTES = 1500
 """What the tables of levels are expected to take, before they are known."""
+_TRADES = (0.65, 0.5, 0.38, 0.28, 0.21, 0.16)
+"""λ in squared steps, what a bit may cost in squared error: the fewer bits a coordinate has, the less."""
+_BITS_OF_FIRST_TRADE = (4.0, 1.8, 1.2, 0.7)
+"""From how many bits a coordinate on each of them is tried first."""
+_WORTH_GOING_ON = 0.002
+"""By what share the error has to fall from one λ to the next, for yet another one to be tried."""
 _MORE_CLASSES = (8, 32)
 """Numbers of lengths that are tried where rows cannot be made as long as they may be."""
 _NEAR_ENOUGH, _TOO_LONG = 0.02, 8.0
@@ -52,6 +60,47 @@ class Design:
     is_full: bool
 
 
+@dataclass(frozen=True)
+class Trial:
+    """What came of a λ.
+
+    Args:
+        outcome: of the sample.
+        natural: the draft of rows of any length that it began with.
+        away: how far the size of the rows is from what they may take.
+    """
+
+    outcome: Outcome
+    natural: Draft
+    away: float
+
+    @property
+    def is_full(self) -> bool:
+        """Whether rows take about as much as they may."""
+        return self.away <= _NEAR_ENOUGH
+
+    def is_better_than(self, other: Trial) -> bool:
+        """Whether it is worth to go on this way."""
+        if self.is_full != other.is_full:
+            return self.is_full
+        return self.outcome.error < (1 - _WORTH_GOING_ON) * other.outcome.error
+
+
+def best_trial(tried: Callable[[float, Draft | None], Trial], first: int, before: Draft | None) -> Trial:
+    """The best of a walk over the λ, from the first one on as long as it gets better."""
+    best = tried(_TRADES[first], before)
+    for way in (1, -1):
+        at = first + way
+        while 0 <= at < len(_TRADES):
+            found = tried(_TRADES[at], best.natural)
+            if not found.is_better_than(best):
+                break
+            best, at = found, at + way
+        if at != first + way:  # it got better on this way, so that the other one leads down
+            break
+    return best
+
+
 def design_codec(
     table: PlannedTable, rows: int, bytes_per_row: float, effort: str, seed: int = 0, *, spare: float = 0.001
 ) -> Design:
@@ -72,7 +121,8 @@ def design_codec(
     mean, covariance, sample, weights = _moments(table, seed)
     rotation = chosen_rotation(mean, covariance, rows, 8.0 * bytes_per_row)
     extremes = table.vectors_at(np.sort(np.argsort(table.norms)[-_EXTREMES:]))
-    fit = Fit(rotation.rotated(sample), rotation.rotated(extremes), STATES[effort], weights)
+    statistics = LevelStatistics(share=len(sample) / rows)
+    fit = Fit(rotation.rotated(sample), rotation.rotated(extremes), STATES[effort], weights, statistics)
 
     def bits_for(own_bytes: int, classes: int) -> float:
         left = total - own_bytes - index_bytes(rows, classes)
@@ -84,9 +134,9 @@ def design_codec(
 
     own = rotation.nbytes + dim + _TABLE_BYTES
 
-    def tried(by_length: bool) -> tuple[Outcome, float]:
-        """What comes of rows that have contexts by their length from the beginning, and how far off their size is."""
-        natural = fit.natural(bits_for(own, 16), by_length=by_length)
+    def tried(trade: float, before: Draft | None) -> Trial:
+        """What comes of a λ, and how far off the size of the rows is."""
+        natural = fit.natural(bits_for(own, 16), trade, before)
         best, nearest = natural, math.inf
         for classes in (chosen_classes(natural.lengths), *_MORE_CLASSES):
             found = fit.with_classes(natural, bits_for(own, classes), classes)
@@ -97,15 +147,19 @@ def design_codec(
                 best, nearest = found, away
             if nearest <= _NEAR_ENOUGH:
                 break
-        return best, nearest
+        return Trial(best, natural.draft, nearest)
 
-    outcomes = [tried(by_length) for by_length in (False, True)]
-    found, nearest = min(outcomes, key=lambda one: (one[1] > _NEAR_ENOUGH, one[0].error))
+    first = sum(8 * bytes_per_row / dim < bits for bits in _BITS_OF_FIRST_TRADE)
+    natural = fit.natural(bits_for(own, 16), _TRADES[first])
+    coarser = fit.with_fewer_contexts(natural, rows)
+    fit = coarser or fit
+    trial = best_trial(tried, first, natural.draft if coarser is None else None)
+    found = trial.outcome
     codec = found.draft.codec(rotation, mean_length=found.bits / 8)
     room = total - codec.spec.own_bytes - index_bytes(rows, codec.spec.classes)
     variance = fit.weighted(np.square(sample - mean, dtype=np.float64).sum(axis=1))
     error = found.error / max(variance, 1e-300)
-    return Design(codec, min(1.0, error), room, is_full=nearest <= _NEAR_ENOUGH)
+    return Design(codec, min(1.0, error), room, is_full=trial.is_full)
 
 
 def _moments(table: PlannedTable, seed: int) -> tuple[DoubleArray, DoubleArray, FloatArray, DoubleArray | None]:
@@ -121,8 +175,15 @@ def _moments(table: PlannedTable, seed: int) -> tuple[DoubleArray, DoubleArray, 
     for start in range(0, many, _ROWS_AT_ONCE):
         centred = vectors[start : start + _ROWS_AT_ONCE] - mean
         scatter += centred.T @ centred
-    sampled = np.sort(drawn[:few])
+    sampled = np.sort(_of_all_lengths(table.norms, few, seed))
     own = None if table.weights is None else table.weights[sampled].astype(np.float64)
     if own is not None:
         own = own / own.mean() if own.any() else None
     return mean, scatter / many, table.vectors_at(sampled), own
+
+
+def _of_all_lengths(norms: DoubleArray, count: int, seed: int) -> IntArray:
+    """(count,) rows with every so-manyth length of the (N,) lengths of all: the bytes of rows follow their length."""
+    order = np.argsort(norms, kind="stable")
+    places = (np.arange(count) + np.random.default_rng(seed).random()) * (len(norms) / count)
+    return np.asarray(order[places.astype(np.int64)])

@@ -22,28 +22,26 @@ from kdcode.codec.transform.row_search import WORTH, margin_of
 from kdcode.codec.transform.spec import MAX_CLASSES, MAX_CONTEXTS, MOST_SIDES
 from kdcode.evaluation.rate_distortion import water_level
 from kdcode.learning.transform.coding import encoded
-from kdcode.learning.transform.level_statistics import (
-    GRID,
-    computed_tables,
-    context_of,
-    counted_sides,
-    counted_tables,
-)
+from kdcode.learning.transform.level_statistics import LevelStatistics, counted_sides
 from kdcode.learning.transform.rotation import Rotation
 
-TRADE = 0.45
-"""λ in squared steps: what a bit may cost in squared error."""
 _MOST_LEVEL = 32000
 _LEAST_STEP = 1e-9
-_NATURAL_ROUNDS = 20
-_NATURALLY_CLOSE, _TIMES_CLOSE = 0.015, 3
-"""How near to the bits that are asked for, as a share of them, and how often in turn, natural rows have to come."""
-_FINAL_ROUNDS = 3
+_NATURAL_ROUNDS, _CLASS_ROUNDS = 20, 8
+"""How often a sample is coded at most: with all lengths of rows, and with those chosen."""
+_NATURALLY_CLOSE = 0.015
+"""How near to the bits that are asked for, as a share of them, natural rows have to come."""
+_NATURAL_GAIN, _CLASS_GAIN = 0.005, 0.001
+"""By what share the cost has to fall for another round."""
 _ADJUSTMENTS = 4
 _MOST_OCTAVES = 0.3
 """By how much the step changes at once, at most."""
 _ACTIVE = 0.3
 """Coordinates that are larger, in steps, take a bit more where the step is halved."""
+_OCTAVES = (0.25, 0.5, 1.0)
+"""How far contexts may lie apart."""
+_LOST_PER_SQUARE = math.log(2) / 12
+"""Bits that a coordinate takes more if contexts are an octave apart: they are wrong by up to half an octave."""
 _FIRST_SIDE = 64
 _ENTROPY = 2.0
 """Levels of normal coordinates take log2 of so many times their spread in steps, where that is large."""
@@ -71,6 +69,7 @@ class Draft:
         sides: (T,) how far from their level coordinates lie, as stored.
         largest: magnitude of a level.
         states: of the trellis.
+        trade: λ in squared steps, what a bit may cost in squared error.
     """
 
     step: float
@@ -81,6 +80,7 @@ class Draft:
     sides: npt.NDArray[np.uint8]
     largest: int
     states: int
+    trade: float
 
     def codec(self, rotation: Rotation, mean_length: float = 0.0) -> Transform:
         """The codec."""
@@ -109,7 +109,7 @@ class Draft:
             "frequencies": self.tables.frequencies,
             "shifts": self.tables.shifts,
             "sides": self.sides,
-            "search": np.array([TRADE, self.step], dtype=np.float32),
+            "search": np.array([self.trade, self.step], dtype=np.float32),
         }
         return Transform(spec, stored)
 
@@ -130,6 +130,7 @@ class Outcome:
         draft: the tables that follow from it, and a step that brings rows nearer to their length.
         bits: of a row on average, without its class.
         error: squared, of all rows together.
+        slope: by how much the error of all rows falls with a bit more for each.
         lengths: (n,) bytes of the rows.
         expected: (n,) bytes that the rows are expected to take with the step of `draft`.
     """
@@ -137,8 +138,13 @@ class Outcome:
     draft: Draft
     bits: float
     error: float
+    slope: float
     lengths: IntArray
     expected: DoubleArray
+
+    def cost(self, bits: float) -> float:
+        """The error that is to be expected if the rows took so many bits."""
+        return self.error + self.slope * (self.bits - bits)
 
 
 class Fit:
@@ -149,12 +155,19 @@ class Fit:
         extremes: (m, d) of the longest rows of all, which have to fit too.
         states: of the trellis.
         weights: (n,) how much the rows count, 1 on average; None where all count alike.
+        statistics: of levels.
     """
 
     def __init__(
-        self, coordinates: FloatArray, extremes: FloatArray, states: int = 8, weights: DoubleArray | None = None
+        self,
+        coordinates: FloatArray,
+        extremes: FloatArray,
+        states: int = 8,
+        weights: DoubleArray | None = None,
+        statistics: LevelStatistics | None = None,
     ) -> None:
         self.coordinates, self.extremes, self.states, self.weights = coordinates, extremes, states, weights
+        self.statistics = statistics or LevelStatistics()
         self.spread = np.maximum(np.sqrt(np.square(coordinates, dtype=np.float64).mean(axis=0)), 1e-30)
         self.reach = max(float(np.abs(part).max(initial=0)) for part in (coordinates, extremes))
         self._plain = Rotation({"mean": np.zeros(coordinates.shape[1], dtype=np.float32)})
@@ -163,36 +176,45 @@ class Fit:
         """The sum of (n,) numbers of rows, each counted by its weight."""
         return float(numbers.sum() if self.weights is None else numbers @ self.weights)
 
-    def natural(self, bits: float, *, by_length: bool = True) -> Outcome:
-        """Rows of any length, of so many bits on average; contexts follow the length of a row, or are those of all."""
+    def natural(self, bits: float, trade: float, before: Draft | None = None) -> Outcome:
+        """Rows of any length, of so many bits on average; it takes less time from a draft for about as many."""
         longest = np.sqrt(np.square(self.extremes / self.spread).mean(axis=1).max(initial=1))
         every = int((_LONGEST * bits + len(self.spread) * np.log2(max(longest, 1.0))) / 8) + 48
         lengths = tuple(range(0, every, -(-every // MAX_CLASSES)))
-        step = self._coarse_enough(float(np.sqrt(4.0 * water_level(np.square(self.spread), bits))))
-        contexts = np.maximum(context_of(self.spread / step), 0)
-        tables = computed_tables(int(contexts.max()) + 1, self._largest(step))
-        sides, offsets = np.full(tables.count, _FIRST_SIDE, dtype=np.uint8), np.zeros(len(lengths), dtype=np.int64)
-        draft = Draft(step, lengths, contexts, offsets, tables, sides, self._largest(step), self.states)
-        draft = draft.with_room_for_zeros()
-        close = 0
+        draft = self._first(bits, trade, lengths) if before is None else replace(before, trade=trade)
+        least = math.inf
         for _ in range(_NATURAL_ROUNDS):
             found = self._coded(draft, bits)
             draft = self._renewed(found, lengths)
-            if not by_length:
-                draft = replace(draft, offsets=offsets).with_room_for_zeros()
-            close = close + 1 if abs(found.bits - bits) <= _NATURALLY_CLOSE * bits else 0
-            if close == _TIMES_CLOSE:
-                break
+            if abs(found.bits - bits) <= _NATURALLY_CLOSE * bits:
+                if found.cost(bits) > (1 - _NATURAL_GAIN) * least:
+                    break
+                least = found.cost(bits)
         return replace(found, draft=draft)
+
+    def with_fewer_contexts(self, natural: Outcome, rows: int) -> Fit | None:
+        """The same with contexts that lie farther apart, if the tables of so many rows cost more than that loses."""
+        bits = 8.0 * natural.draft.tables.nbytes / rows
+        now = self.statistics.octaves
+        active = float((self.spread > _ACTIVE * natural.draft.step).sum())
+        best = min(_OCTAVES, key=lambda octaves: bits * now / octaves + _LOST_PER_SQUARE * octaves**2 * active)
+        if best <= now:
+            return None
+        statistics = replace(self.statistics, octaves=best)
+        return Fit(self.coordinates, self.extremes, self.states, self.weights, statistics)
 
     def with_classes(self, natural: Outcome, bits: float, classes: int) -> Outcome:
         """Rows of so many lengths at most."""
         needed = self._lengths_of_extremes(natural.draft)
         chosen = chosen_lengths(np.concatenate([natural.lengths, needed]), classes)
         draft = self._renewed(natural, _with_spare_lengths(chosen, bits / 8))
-        for _ in range(_FINAL_ROUNDS):
+        least = math.inf
+        for _ in range(_CLASS_ROUNDS):
             found = self._coded(draft, bits)
             draft = found.draft
+            if found.cost(bits) > (1 - _CLASS_GAIN) * least:
+                break
+            least = found.cost(bits)
         return found
 
     def adjusted(self, found: Outcome, bits: float) -> Outcome:
@@ -206,6 +228,15 @@ class Fit:
                 break
         return found
 
+    def _first(self, bits: float, trade: float, lengths: tuple[int, ...]) -> Draft:
+        """A draft with the tables of normal coordinates, which are the same for rows of all lengths."""
+        step = self._coarse_enough(float(np.sqrt(4.0 * water_level(np.square(self.spread), bits))))
+        contexts = np.maximum(self.statistics.context_of(self.spread / step), 0)
+        tables = self.statistics.computed_tables(int(contexts.max()) + 1, self._largest(step))
+        sides, offsets = np.full(tables.count, _FIRST_SIDE, dtype=np.uint8), np.zeros(len(lengths), dtype=np.int64)
+        draft = Draft(step, lengths, contexts, offsets, tables, sides, self._largest(step), self.states, trade)
+        return draft.with_room_for_zeros()
+
     def _coarse_enough(self, step: float) -> float:
         """A step of which no coordinate is too large a multiple, and next to nothing where all are zero."""
         return max(step, self.reach / (2 * _MOST_LEVEL), _LEAST_STEP)
@@ -216,17 +247,23 @@ class Fit:
     def _renewed(self, found: Outcome, lengths: tuple[int, ...]) -> Draft:
         """The draft that follows from an outcome: other lengths, and contexts that suit its step and these lengths."""
         draft = found.draft
-        contexts = np.maximum(context_of(self.spread / draft.step), 0)
+        contexts = np.maximum(self.statistics.context_of(self.spread / draft.step), 0)
         largest = max(draft.largest, self._largest(draft.step))
         tables = draft.tables
         most = min(MAX_CONTEXTS, int(contexts.max()) + _MOST_OFFSET)
         offsets = self._offsets(found, lengths)
         count = min(most, int(contexts.max() + max(0, offsets.max())) + 1)
         more = max(0, count - tables.count)
-        tables = tables.extended(computed_tables(count, largest)).cut(count)
+        tables = tables.extended(self.statistics.computed_tables(count, largest)).cut(count)
         sides = np.concatenate([draft.sides, np.full(more, _FIRST_SIDE, dtype=np.uint8)])[:count]
-        return Draft(
-            draft.step, lengths, np.minimum(contexts, tables.count - 1), offsets, tables, sides, largest, self.states
+        return replace(
+            draft,
+            lengths=lengths,
+            contexts=np.minimum(contexts, tables.count - 1),
+            offsets=offsets,
+            tables=tables,
+            sides=sides,
+            largest=largest,
         ).with_room_for_zeros()
 
     def _offsets(self, found: Outcome, lengths: tuple[int, ...]) -> IntArray:
@@ -236,11 +273,11 @@ class Fit:
         for other reasons, so that the scale of long rows is not as large as that: by how much a regression tells.
         """
         offsets = np.arange(-_MOST_OFFSET, _MOST_OFFSET)
-        spread = self.spread / found.draft.step * 2.0 ** (GRID * offsets[:, None])
+        spread = self.spread / found.draft.step * 2.0 ** (self.statistics.octaves * offsets[:, None])
         bits = 0.5 * np.log2(1 + np.square(_ENTROPY * spread)).sum(axis=1)
         heard = np.square(self.spread) / (np.square(self.spread) + found.draft.step**2 / 3)
         energy = (np.square(self.coordinates / self.spread) * heard).sum(axis=1) / heard.sum()
-        scale = np.log2(energy + 1e-9) / 2 / GRID
+        scale = np.log2(energy + 1e-9) / 2 / self.statistics.octaves
         expected = np.interp(8 * found.expected, bits, offsets)
         variance = float(expected.var())
         share = float(np.clip(np.mean((expected - expected.mean()) * scale) / variance, 0, 1)) if variance > 0 else 0.0
@@ -261,7 +298,7 @@ class Fit:
         taken = 8.0 * float(codec.problem.lengths[classes].mean())
         contexts = codec.contexts[classes]
         shape = (draft.tables.count, draft.largest)
-        tables = counted_tables(scaled, codes[:, :-2], contexts, self.states, shape)
+        tables = self.statistics.counted_tables(scaled, codes[:, :-2], contexts, self.states, shape)
         at_level = codec.compose(np.column_stack([codes[:, :-1], np.ones(len(codes), np.int64)])) / draft.step
         sides = counted_sides(scaled - at_level, contexts, draft.tables.count)
         errors = np.square(codec.compose(codes) - self.coordinates, dtype=np.float64).sum(axis=1)
@@ -270,7 +307,9 @@ class Fit:
         step = self._coarse_enough(draft.step * 2.0**octaves)
         after = replace(draft, step=step, tables=tables, sides=sides).with_room_for_zeros()
         lengths = codec.problem.lengths[classes]
-        return Outcome(after, taken, self.weighted(errors), lengths, np.maximum(lengths - active * octaves / 8, 0))
+        expected = np.maximum(lengths - active * octaves / 8, 0)
+        slope = draft.trade * draft.step**2 * len(codes)
+        return Outcome(after, taken, self.weighted(errors), slope, lengths, expected)
 
 
 def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:

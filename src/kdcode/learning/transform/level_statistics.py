@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,69 +12,78 @@ from kdcode.codec.transform.level_tables import LevelTables, fitted_tables
 from kdcode.codec.transform.spec import SIDE_UNIT
 from kdcode.codec.transform.trellis import signed, states_before
 
-GRID = 0.25
-"""Octaves of spread between one context and the next."""
 LOWEST = -3.0
 """The spread of the first context: two to the power of this, in steps."""
 _PRIOR = 24.0
 """How many levels a table is worth that was computed and not counted."""
 _MOST_SHIFT = 0.4
+_STORED_BITS = 16
+"""Bits of a frequency that is stored."""
 
 
-def spread_of(context: IntArray | int) -> DoubleArray:
-    """The spread of coordinates of a context, in steps."""
-    return np.asarray(2.0 ** (LOWEST + GRID * np.asarray(context, dtype=np.float64)))
-
-
-def context_of(spread: DoubleArray) -> IntArray:
-    """The context of coordinates of a spread, in steps; it may be below 0."""
-    return np.rint((np.log2(np.maximum(spread, 2.0**-60)) - LOWEST) / GRID).astype(np.int64)
-
-
-def computed_counts(contexts: int, largest: int) -> DoubleArray:
-    """(T, 2, largest + 1) shares of magnitudes where coordinates are normal, with somewhat heavier tails."""
-    size = np.arange(largest + 1, dtype=np.float64)
-    found = np.empty((contexts, 2, largest + 1))
-    for context in range(contexts):
-        spread = np.sqrt(spread_of(context) ** 2 + 1 / 3)
-        for quantizer in (0, 1):
-            lies = np.where(size > 0, 2 * size - quantizer, 0.0) / spread
-            density = np.exp(-np.square(lies) / 2) + 0.02 * np.exp(-lies * 0.7)
-            density[1:] *= 2
-            found[context, quantizer] = density / density.sum()
-    return found
-
-
-def computed_tables(contexts: int, largest: int) -> LevelTables:
-    """Tables to begin with."""
-    counts = computed_counts(contexts, largest) * (1 << 15)
-    return fitted_tables(counts, np.zeros((contexts, 2)))
-
-
-def counted_tables(
-    coordinates: FloatArray, values: IntArray, contexts: IntArray, states: int, shape: tuple[int, int]
-) -> LevelTables:
-    """Tables of the levels that (n, d) coordinates in steps have.
+@dataclass(frozen=True)
+class LevelStatistics:
+    """Which contexts there are, and what levels are expected in each.
 
     Args:
-        coordinates: in steps.
-        values: (n, d) their code values.
-        contexts: (n, d).
-        states: of the trellis.
-        shape: how many contexts there are, and the largest magnitude.
+        octaves: of spread between one context and the next. The closer they are, the more tables have to be stored.
+        share: of all rows that are counted. The fewer rows a table is for, the fewer frequencies are worth storing.
     """
-    count, largest = shape
-    size, quantizer = np.abs(signed(values)), states_before(values, states) & 1
-    table = 2 * contexts + quantizer
-    flat = (table * (largest + 1) + size).reshape(-1)
-    counts = np.bincount(flat, minlength=2 * count * (largest + 1)).reshape(count, 2, largest + 1).astype(np.float64)
-    other = size > 0
-    towards = np.where(coordinates < 0, -coordinates, coordinates)
-    toward_zero = (2 * size - quantizer - towards)[other]
-    number = np.bincount(table[other], minlength=2 * count).reshape(count, 2)
-    total = np.bincount(table[other], weights=toward_zero, minlength=2 * count).reshape(count, 2)
-    shifts = np.clip(total / (number + _PRIOR), 0, _MOST_SHIFT)
-    return fitted_tables(counts + _PRIOR * computed_counts(count, largest), shifts)
+
+    octaves: float = 0.25
+    share: float = 0.0
+
+    def spread_of(self, context: IntArray | int) -> DoubleArray:
+        """The spread of coordinates of a context, in steps."""
+        return np.asarray(2.0 ** (LOWEST + self.octaves * np.asarray(context, dtype=np.float64)))
+
+    def context_of(self, spread: DoubleArray) -> IntArray:
+        """The context of coordinates of a spread, in steps; it may be below 0."""
+        return np.rint((np.log2(np.maximum(spread, 2.0**-60)) - LOWEST) / self.octaves).astype(np.int64)
+
+    def computed_counts(self, contexts: int, largest: int) -> DoubleArray:
+        """(T, 2, largest + 1) shares of magnitudes where coordinates are normal, with somewhat heavier tails."""
+        size = np.arange(largest + 1, dtype=np.float64)
+        found = np.empty((contexts, 2, largest + 1))
+        for context in range(contexts):
+            spread = np.sqrt(self.spread_of(context) ** 2 + 1 / 3)
+            for quantizer in (0, 1):
+                lies = np.where(size > 0, 2 * size - quantizer, 0.0) / spread
+                density = np.exp(-np.square(lies) / 2) + 0.02 * np.exp(-lies * 0.7)
+                density[1:] *= 2
+                found[context, quantizer] = density / density.sum()
+        return found
+
+    def computed_tables(self, contexts: int, largest: int) -> LevelTables:
+        """Tables to begin with."""
+        counts = self.computed_counts(contexts, largest) * (1 << 15)
+        return fitted_tables(counts, np.zeros((contexts, 2)))
+
+    def counted_tables(
+        self, coordinates: FloatArray, values: IntArray, contexts: IntArray, states: int, shape: tuple[int, int]
+    ) -> LevelTables:
+        """Tables of the levels that (n, d) coordinates in steps have.
+
+        Args:
+            coordinates: in steps.
+            values: (n, d) their code values.
+            contexts: (n, d).
+            states: of the trellis.
+            shape: how many contexts there are, and the largest magnitude.
+        """
+        count, largest = shape
+        size, quantizer = np.abs(signed(values)), states_before(values, states) & 1
+        table = 2 * contexts + quantizer
+        flat = (table * (largest + 1) + size).reshape(-1)
+        counts = np.bincount(flat, minlength=2 * count * (largest + 1)).reshape(count, 2, largest + 1)
+        other = size > 0
+        towards = np.where(coordinates < 0, -coordinates, coordinates)
+        toward_zero = (2 * size - quantizer - towards)[other]
+        number = np.bincount(table[other], minlength=2 * count).reshape(count, 2)
+        total = np.bincount(table[other], weights=toward_zero, minlength=2 * count).reshape(count, 2)
+        shifts = np.clip(total / (number + _PRIOR), 0, _MOST_SHIFT)
+        expected = counts + _PRIOR * self.computed_counts(count, largest)
+        return fitted_tables(expected, shifts, stored_bits=_STORED_BITS * self.share)
 
 
 def counted_sides(errors: FloatArray, contexts: IntArray, count: int) -> npt.NDArray[np.uint8]:
