@@ -1,4 +1,4 @@
-"""Codewords are looked at where rows lie in clusters."""
+"""Codewords are looked at where rows lie in clusters, and where they are short."""
 
 import numpy as np
 import pytest
@@ -41,3 +41,13 @@ def test_a_plan_for_clusters_looks_at_codewords():
     assert coded.spec.has_codewords
     transform = kdcode.compress(matrix, composition="transform", row_bytes=4 * 32 / 20, effort="fast")
     assert coded.provenance["relative_error"] < 0.7 * transform.provenance["relative_error"]
+
+
+def test_a_plan_for_short_rows_looks_at_codewords():
+    matrix = np.random.default_rng(0).normal(size=(20_000, 16)) @ np.random.default_rng(1).normal(size=(16, 16))
+    planned = kdcode.plan(kdcode.VectorTable(None, matrix.astype(np.float32)), "20x", effort="fast")
+    compositions = {candidate.options.composition for candidate in planned.candidates}
+    assert "transform" in compositions
+    assert len(compositions) > 1
+    errors = [candidate.relative_error for candidate in planned.candidates]
+    assert planned.recommended.relative_error == min(errors) < 0.15

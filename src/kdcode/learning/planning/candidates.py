@@ -40,6 +40,8 @@ _QUICK_PROBES = (2, 1)
 _NO_NEED_OF_CODEWORDS = 0.15
 """The error of transform codes up to which codewords are not tried, unless rows lie in clusters: there they have always
 been far behind."""
+_SHORT_ROWS = 8
+"""Bytes of rows below which codewords are always tried: rows of transform codes are of whole bytes."""
 _NO_NEED_OF_PRODUCTS = 0.5
 """The error of transform codes up to which codes without sums are not tried: only sums may still be better."""
 _FAR_BEHIND = 1.25
@@ -128,12 +130,12 @@ class CandidateSearch:
         """
         found = [] if self.options.codewords else self._transform(limit)
         error = self._error(found[0]) if found else 1.0
-        clustered = error <= _NO_NEED_OF_PRODUCTS and is_clustered(self.table, self.options.seed)
-        if error <= _NO_NEED_OF_CODEWORDS and not clustered:
+        suit_codewords = not found or self._suits_codewords(found[0])
+        if error <= _NO_NEED_OF_CODEWORDS and not suit_codewords:
             return found
         products, sums = _QUICK_PROBES if quick else _PROBES[self.options.effort]
         self.most = max(self.most, searches * (2 * products + sums + 1))
-        if clustered or error > _NO_NEED_OF_PRODUCTS:
+        if suit_codewords or error > _NO_NEED_OF_PRODUCTS:
             found += self._products(limit, products)
         best = min(map(self._error, found), default=1.0)
         found += self._sums(limit, sums, _FAR_BEHIND * best)
@@ -141,6 +143,10 @@ class CandidateSearch:
             raise OptionError(self._why_nothing(limit))
         found.sort(key=self._error)
         return found
+
+    def _suits_codewords(self, transform: Candidate) -> bool:
+        """Whether codewords may be better than transform codes, however little these lose."""
+        return float(transform.options.row_bytes or 0) < _SHORT_ROWS or is_clustered(self.table, self.options.seed)
 
     def _transform(self, limit: SizeLimit) -> list[Candidate]:
         """Transform codes, where they can be: rows of so few bits that most coordinates are zero need codewords."""
