@@ -135,7 +135,7 @@ def test_an_interrupted_append_leaves_the_table(codebook, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    while process.poll() is None and not list(tmp_path.glob(".kdcode-*.tmp/codes")):
+    while process.poll() is None and not list(tmp_path.glob(".kdcode-*.tmp")):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     assert "interrupted" in process.communicate()[1]

@@ -47,12 +47,12 @@ def test_two_ranks_compress_a_table_with_one_voice(folder, tmp_path):
     done = on_ranks(2, folder / "table.npy", tmp_path / "out.kdc", *flags)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)  # and nothing else: the other rank is silent
-    assert done.stderr.count("promised:") == 1
+    assert done.stderr.count("; at most:") == 1
     alone = kdcode.compress(folder / "table.npy", "12x", effort="fast", seed=2)
     assert found["relative_error"] == pytest.approx(alone.provenance["relative_error"], rel=0.005)
     assert found["resumed_step"] == 0
     coded = kdcode.load(tmp_path / "out.kdc", check="full")
-    assert coded.sizes == alone.sizes
+    assert coded.sizes.total == pytest.approx(alone.sizes.total, rel=0.005)  # each rank keeps to its share of the bytes
     assert coded.provenance["fingerprint"] == alone.provenance["fingerprint"]
     assert [path.name for path in tmp_path.iterdir()] == ["out.kdc"]
 

@@ -198,7 +198,7 @@ def test_a_signal_during_planning_keeps_the_probes(tmp_path, number, monkeypatch
 
     monkeypatch.setattr(Predictor, "_predict", press)
     with ends_with(number):
-        kdcode.compress(glove_50d().head(200), "8x", effort="fast", checkpoint=path)
+        kdcode.compress(glove_50d().head(200), "8x", effort="fast", codewords=True, checkpoint=path)
     assert len(probed) == 2
     assert [entry.name for entry in tmp_path.iterdir()] == ["c"]
     assert len(read_checkpoint(path)["plan"]["probes"]) == 2
