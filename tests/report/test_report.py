@@ -9,7 +9,7 @@ import pytest
 from sample_tables import coded_table, words
 
 import kdcode
-from kdcode.codec import CodecSpec
+from kdcode import bitpack
 from kdcode.errors import FileError, OptionError, TableError
 from kdcode.report import About, make_report
 from kdcode.table import VectorTable
@@ -203,15 +203,24 @@ def test_very_long_codes_leave_room_for_fewer_symbols():
     assert f"This page has the {report.explored:,} symbols" in text_of(report, "explorer")
 
 
-def test_a_codec_without_codebooks_has_no_codes_in_the_page(coded, monkeypatch):
-    monkeypatch.setattr(CodecSpec, "has_codewords", property(lambda spec: False))
-    report = make_report(table_of(coded), coded)
+@pytest.mark.parametrize(("kind", "dim"), [("transform", 40), ("transform-plain", 7)])
+def test_transform_codes_are_shown_as_levels(kind, dim):
+    coded = coded_table(kind, rows=300, symbols=words(300), dim=dim)
+    report = make_report(coded.to_table(), coded)
     data = data_of(report)
-    assert data["explorer"]["codes"] is None
-    assert "use" not in data["charts"]
-    assert "no codewords that its rows share" in text_of(report, "codes")
+    codes, use = data["explorer"]["codes"], data["charts"]["use"]
+    assert (codes["length"], codes["levels"]) == (min(16, dim), dim)
+    packed = np.frombuffer(base64.b64decode(codes["packed"]["data"]), dtype=np.uint8).reshape(300, -1)
+    np.testing.assert_array_equal(bitpack.unpack(packed, codes["widths"]), coded.codes[:, : codes["length"]])
+    taken = np.frombuffer(base64.b64decode(codes["bytes"]["data"]), dtype=np.uint32)
+    np.testing.assert_array_equal(taken, np.array(coded.spec.lengths)[coded.codes[:, -2]])
+    assert (use["row"], use["column"]) == ("coordinate", "level")
+    assert use["columns"] == 1 - 2 * use["first"]
+    assert "Use of the levels" in text_of(report, "codes")
+    assert f"stored in {taken.mean():.1f} bytes on average" in text_of(report, "codes")
     assert "shared codes" not in text_of(report, "quality")
-    assert "codebook" in text_of(report, "size")  # what all rows share is still a part of the file
+    assert "are not learned step by step" in text_of(report, "quality")
+    assert "rotation, tables of levels" in text_of(report, "size")
 
 
 def test_paths_name_the_tables(coded, tmp_path):

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -17,6 +19,7 @@ from kdcode.codec_torch.nearest import nearest_labels
 from kdcode.codec_torch.parallel import parallel_chunks
 
 _MOST_ROWS, _CHUNK_FLOATS, _UNARY_FLOATS = 1 << 11, 1 << 20, 1 << 21
+_ROWS_FLOATS = 1 << 17
 _GROUP = 16
 _MOST_PACKED = 512
 """Costs whose places take no more than nine of their 23 bits."""
@@ -33,7 +36,7 @@ def encode(
     """What `Codec.encode` does, on the threads of torch or on another device.
 
     Args:
-        codec: what the codes mean; for an LSTM the numpy way is taken.
+        codec: what the codes mean; for an LSTM and for transform codes the numpy way is taken, on several threads.
         vectors: (d,) or (n, d) finite numbers.
         beam: partial codes kept per vector; more is slower and better.
         sweeps: passes of ICM after it.
@@ -43,7 +46,7 @@ def encode(
         (columns,) or (n, columns) codes.
     """
     if not isinstance(codec, BlockSum):
-        return codec.encode(vectors, beam=beam, sweeps=sweeps)
+        return _encode_by_rows(codec, np.asarray(vectors), beam, sweeps)
 
     def search(unit_codec: BlockSum, rows: FloatArray, beam: int, sweeps: int) -> npt.NDArray[np.int64]:
         if unit_codec.basis is not None and not unit_codec.spec.is_rotated:  # a projection keeps no distances
@@ -53,6 +56,21 @@ def encode(
         return _encode_blocks(unit_codec, torch.from_numpy(rows).to(device), beam, sweeps).cpu().numpy()
 
     return codec.encode(vectors, beam=beam, sweeps=sweeps, search=search)
+
+
+def _encode_by_rows(codec: Codec, vectors: npt.NDArray[Any], beam: int, sweeps: int) -> npt.NDArray[np.int64]:
+    """What the codec finds for some rows at a time."""
+    if vectors.ndim != 2:
+        return codec.encode(vectors, beam=beam, sweeps=sweeps)
+    at_once = max(1, min(_MOST_ROWS, _ROWS_FLOATS // max(1, vectors.shape[1])))
+    starts = range(0, max(1, len(vectors)), at_once)
+    found: dict[int, npt.NDArray[np.int64]] = {}
+
+    def work(start: int) -> None:
+        found[start] = codec.encode(vectors[start : start + at_once], beam=beam, sweeps=sweeps)
+
+    parallel_chunks(work, starts, torch.device("cpu"))
+    return np.concatenate([found[start] for start in starts])
 
 
 def _encode_blocks(codec: BlockSum, vectors: Tensor, beam: int, sweeps: int) -> Tensor:

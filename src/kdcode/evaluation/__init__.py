@@ -3,6 +3,7 @@
 from kdcode.evaluation.code_use import CodeUse
 from kdcode.evaluation.evaluating import evaluate
 from kdcode.evaluation.gates import GateResult, Gates
+from kdcode.evaluation.level_use import LevelUse
 from kdcode.evaluation.matching import RowMatch
 from kdcode.evaluation.measures import Evaluation, Measures, Sampling, WorstRow
 from kdcode.evaluation.rate_distortion import gaussian_limit
@@ -18,6 +19,7 @@ __all__ = [
     "EvaluationOptions",
     "GateResult",
     "Gates",
+    "LevelUse",
     "Measures",
     "RowLosses",
     "RowMatch",

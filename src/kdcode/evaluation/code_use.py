@@ -31,9 +31,7 @@ class CodeUse:
     @property
     def entropies(self) -> npt.NDArray[np.float64]:
         """(D,) bits that each position is worth: log₂ K where all its codewords are used equally often."""
-        shares = self.counts / self.counts.sum(axis=1, keepdims=True)
-        logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
-        return np.asarray(-(shares * logs).sum(axis=1))
+        return entropies_of(self.counts)
 
     @property
     def entropy(self) -> float:
@@ -57,6 +55,13 @@ class CodeUse:
             "entropy": self.entropy,
             "entropy_by_position": self.entropies.tolist(),
         }
+
+
+def entropies_of(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """(D,) entropies in bits of (D, K) counts, row by row."""
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
+    return np.asarray(-(shares * logs).sum(axis=1))
 
 
 def code_use(coded: CodedTable) -> CodeUse | None:

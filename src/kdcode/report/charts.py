@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kdcode.evaluation import CodeUse
-from kdcode.report.distributions import cosine_histogram, errors_by_rank, use_map
+from kdcode.evaluation import CodeUse, LevelUse
+from kdcode.report.distributions import cosine_histogram, errors_by_rank, level_map, use_map
 from kdcode.report.explorer import Explored
 from kdcode.report.measured import Measured
 from kdcode.report.sentences import times
@@ -126,6 +126,20 @@ def use_chart(use: CodeUse, use_words: str) -> Chart:
         use_words,
         use_map(use),
         [["position", "bits it is worth", "unused codewords"], *positions],
+    )
+
+
+def level_chart(use: LevelUse, use_words: str) -> Chart:
+    """How often each level is used at each coordinate."""
+    coordinates = [[str(place + 1), f"{bits:.2f}"] for place, bits in enumerate(use.entropies)]
+    return Chart(
+        "use",
+        "Levels by coordinate",
+        "Each row is a coordinate, each column a level. A rotated table has the coordinates with the largest variance "
+        "first. The darker or the brighter, the more symbols have a level.",
+        use_words,
+        level_map(use),
+        [["coordinate", "bits it is worth"], *coordinates],
     )
 
 

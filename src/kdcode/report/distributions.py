@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kdcode.arrays import DoubleArray
-from kdcode.evaluation import CodeUse
+from kdcode.evaluation import CodeUse, LevelUse
 from kdcode.report.embedded import packed_array
 
 _BINS = 40
@@ -52,7 +52,16 @@ def use_map(use: CodeUse) -> dict[str, Any]:
     Positions and codewords that are too many for a picture are joined; a column of several counts as unused where all
     of them are.
     """
-    counts = use.counts.astype(np.float64)
+    return _map(use.counts.astype(np.float64)) | {"row": "position", "column": "codeword", "first": 0}
+
+
+def level_map(use: LevelUse) -> dict[str, Any]:
+    """The same of the levels of each coordinate, from the smallest to the largest; 0 where one is not used."""
+    found = _map(use.counts.astype(np.float64), unused=0.0)
+    return found | {"row": "coordinate", "column": "level", "first": -use.largest}
+
+
+def _map(counts: DoubleArray, unused: float = -1.0) -> dict[str, Any]:
     per_row, per_column = (
         -(-size // most) for size, most in zip(counts.shape, (_MOST_POSITIONS, _MOST_COLUMNS), strict=True)
     )
@@ -64,7 +73,7 @@ def use_map(use: CodeUse) -> dict[str, Any]:
         "columns": shares.shape[1],
         "perRow": per_row,
         "perColumn": per_column,
-        "use": packed_array(np.where(joined > 0, shares, -1).astype(np.float32).reshape(-1)),
+        "use": packed_array(np.where(joined > 0, shares, unused).astype(np.float32).reshape(-1)),
         "most": most,
     }
 

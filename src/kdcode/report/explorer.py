@@ -10,6 +10,8 @@ import numpy as np
 
 from kdcode import bitpack
 from kdcode.arrays import DoubleArray, IntArray
+from kdcode.codec import CodecSpec
+from kdcode.codec.transform import TransformSpec
 from kdcode.coded import CodedTable
 from kdcode.evaluation import RowLosses
 from kdcode.evaluation.matching import RowPairs
@@ -22,6 +24,10 @@ NEIGHBORS = 10
 
 MOST_BYTES = 2_800_000
 """What codes and neighbours may take together before base64 makes a third more of them: a page stays below 5 MB."""
+
+LEVELS = 16
+"""How many levels of a transform code are shown: the first ones, which are those of the most variance."""
+_LARGEST = (1 << 16) - 1
 
 _QUERIES_AT_ONCE = 512
 _BYTES_OF_A_ROW = 2 * NEIGHBORS * 3 + 8 + 12
@@ -71,13 +77,18 @@ def explored_rows(pairs: RowPairs, weights: DoubleArray | None, most: int) -> Ex
         most: how many are wanted.
     """
     copy = pairs.tables[1]
-    code_bytes = copy.spec.row_bytes if isinstance(copy, CodedTable) and copy.spec.has_codewords else 0
+    code_bytes = _code_bytes(copy.spec) if isinstance(copy, CodedTable) else 0
     count = max(1, min(most, len(pairs), MOST_BYTES // (_BYTES_OF_A_ROW + code_bytes)))
     order = np.arange(count) if weights is None else np.argsort(-weights, kind="stable")[:count]
     numbers = pairs.row_numbers(0, order)
     return Explored(
         order, [shown(symbol) for symbol in pairs.tables[0].symbols_at(numbers)], len(pairs), weights is not None
     )
+
+
+def _code_bytes(spec: CodecSpec) -> int:
+    """What the code of a row takes in the page, at most."""
+    return spec.row_bytes if spec.has_codewords else 2 * min(LEVELS, spec.embedding_dim) + 2
 
 
 def explorer_data(
@@ -138,14 +149,19 @@ def _neighbors(pairs: RowPairs, side: int, places: IntArray, count: int, report:
 
 
 def _codes(pairs: RowPairs, places: IntArray) -> dict[str, Any] | None:
-    """The packed codes of rows; None where there are none that point to codewords."""
+    """The packed codes of rows, of transform codes the first levels; None where the table has no codes."""
     copy = pairs.tables[1]
-    if not isinstance(copy, CodedTable) or not copy.spec.has_codewords:
+    if not isinstance(copy, CodedTable):
         return None
-    codes = copy.codec.unpack(copy.packed[pairs.row_numbers(1, places)])
-    widths = copy.spec.widths
-    return {
-        "packed": packed_array(bitpack.pack(codes, widths).reshape(-1)),
-        "widths": list(widths),
-        "length": copy.code_length,
-    }
+    codes, spec = copy.codec.unpack(copy.packed[pairs.row_numbers(1, places)]), copy.spec
+    if not isinstance(spec, TransformSpec):
+        return _packed(codes, spec.widths, spec.code_length)
+    levels = np.minimum(codes[:, : min(LEVELS, spec.embedding_dim)].astype(np.int64), _LARGEST)
+    widths = tuple(bitpack.bits_for(int(column.max()) + 1) for column in levels.T)
+    taken = np.asarray(spec.lengths, dtype=np.uint32)[codes[:, -2]]
+    return _packed(levels, widths, len(widths)) | {"bytes": packed_array(taken), "levels": spec.embedding_dim}
+
+
+def _packed(codes: IntArray, widths: Sequence[int], length: int) -> dict[str, Any]:
+    packed = packed_array(bitpack.pack(codes, widths).reshape(-1))
+    return {"packed": packed, "widths": list(widths), "length": length}

@@ -13,6 +13,7 @@ from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, file_error
 from kdcode.evaluation import EvaluationOptions, evaluate
 from kdcode.evaluation.code_use import code_use
+from kdcode.evaluation.level_use import level_use
 from kdcode.evaluation.matching import match_rows
 from kdcode.evaluation.parts import WholeTable
 from kdcode.evaluation.row_losses import weights_of_pairs
@@ -95,7 +96,7 @@ def make_report(
     found = evaluate(*tables, weights, options=options, on_progress=report.of_measuring)
     pairs = match_rows(*tables)
     counts = None if weights is None else weights_of_pairs(weights, pairs, WholeTable(len(pairs)))
-    use = code_use(tables[1]) if isinstance(tables[1], CodedTable) else None
+    use = (code_use(tables[1]) or level_use(tables[1])) if isinstance(tables[1], CodedTable) else None
     measured = Measured(named, pairs, found, use, counts)
     explored = explored_rows(pairs, counts, rows)
     explorer = explorer_data(pairs, found.rows, explored, report.of_exploring)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kdcode.arrays import DoubleArray
 from kdcode.codec import Sizes
 from kdcode.coded import CodedTable
-from kdcode.evaluation import CodeUse, Evaluation
+from kdcode.evaluation import CodeUse, Evaluation, LevelUse
 from kdcode.evaluation.matching import RowPairs
 from kdcode.provenance import CURVE
 from kdcode.symbols import RowNumbers
@@ -54,14 +54,14 @@ class Measured:
         about: their names.
         pairs: their rows.
         found: what is lost.
-        use: how codewords are used; None where the compressed table has none.
+        use: how codewords or levels are used; None where the compressed table has none.
         weights: (n,) of the rows; None where all are alike.
     """
 
     about: About
     pairs: RowPairs
     found: Evaluation
-    use: CodeUse | None
+    use: CodeUse | LevelUse | None
     weights: DoubleArray | None
 
     @property
@@ -126,11 +126,18 @@ class Measured:
             parts += [
                 SizePart(AFTER, "codes", sizes.codes, "what is kept of each row"),
                 SizePart(AFTER, "codebook", sizes.codebook, "what all rows share"),
-                SizePart(AFTER, "composition", sizes.composition, "how codewords become vectors: basis, LSTM, scales"),
+                SizePart(AFTER, "composition", sizes.composition, self._composed),
                 SizePart(AFTER, "symbols", sizes.symbols, "their names, compressed"),
                 SizePart(AFTER, "overhead", self.bytes_after - sizes.total, "header and digests"),
             ]
         return [part for part in parts if part.bytes > 0]
+
+    @property
+    def _composed(self) -> str:
+        """What the part `composition` is."""
+        if self.coded is not None and not self.coded.spec.has_codewords:
+            return "how codes become vectors: rotation, tables of levels"
+        return "how codewords become vectors: basis, LSTM, scales"
 
     @property
     def ratio(self) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kdcode._version import __version__
+from kdcode.evaluation import LevelUse
 from kdcode.evaluation.measures import WorstRow
 from kdcode.printable import shown
 from kdcode.report import charts, sentences
@@ -61,16 +62,23 @@ def _charts(measured: Measured, rows: Explored) -> dict[str, Chart]:
         charts.cosine_chart(measured),
         charts.rank_chart(measured),
         charts.curve_chart(measured),
-        None if measured.use is None else charts.use_chart(measured.use, sentences.use_words(measured)),
+        _use_chart(measured),
         charts.map_chart(measured, rows),
     ]
     return {chart.name: chart for chart in made if chart is not None}
 
 
+def _use_chart(measured: Measured) -> Chart | None:
+    use, words = measured.use, sentences.use_words(measured)
+    if use is None:
+        return None
+    return charts.level_chart(use, words) if isinstance(use, LevelUse) else charts.use_chart(use, words)
+
+
 def _places(measured: Measured, drawn: Mapping[str, Chart]) -> dict[str, Html]:
     """Where charts stand in the page, and what is said where there is none."""
     none = {
-        "curve": sentences.ONE_STEP if measured.curve else sentences.NO_CURVE,
+        "curve": _why_no_curve(measured),
         "use": sentences.NO_CODEWORDS,
     }
     html = {name: _sentence(text) for name, text in none.items()} | {
@@ -82,10 +90,17 @@ def _places(measured: Measured, drawn: Mapping[str, Chart]) -> dict[str, Html]:
     return {names.get(name, f"{name}_chart"): text for name, text in html.items()}
 
 
+def _why_no_curve(measured: Measured) -> str:
+    if isinstance(measured.use, LevelUse):
+        return sentences.NOT_LEARNED
+    return sentences.ONE_STEP if measured.curve else sentences.NO_CURVE
+
+
 def _words(measured: Measured, rows: Explored, explorer: Mapping[str, Any]) -> dict[str, object]:
     """What is said in the page outside of charts."""
     found = measured.found
-    has_codes = explorer["codes"] is not None
+    has_codes, has_levels = explorer["codes"] is not None, isinstance(measured.use, LevelUse)
+    tree = sentences.LEVEL_TREE if has_levels else sentences.TREE
     return {
         "grade": sentences.grade(found),
         "verdict": sentences.verdict(measured),
@@ -95,9 +110,10 @@ def _words(measured: Measured, rows: Explored, explorer: Mapping[str, Any]) -> d
         "size_rows": filled_each("parts/size_row", sentences.size_rows(measured)),
         "quality_rows": filled_each("parts/quality_row", sentences.quality_rows(measured)),
         "sampling": sentences.sampled(found, len(measured.pairs)),
+        "codes_title": "Use of the levels" if has_levels else "Use of the codewords",
         "explorer_note": sentences.explorer_note(measured, rows),
         "example": f"such as {rows.symbols[rows.example]}",
-        "tree_note": _sentence(sentences.TREE if has_codes else sentences.NO_TREE),
+        "tree_note": _sentence(tree if has_codes else sentences.NO_TREE),
         "worst_sentence": sentences.WORST,
         "worst_rows": Html("".join(_worst_row(row, measured, rows) for row in found.worst)),
         "command": _made_by(measured),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdcode.evaluation import Evaluation
+from kdcode.evaluation import Evaluation, LevelUse
 from kdcode.report.explorer import Explored
 from kdcode.report.measured import AFTER, Measured
 from kdcode.wording import percent, shared_codes
@@ -18,6 +18,7 @@ _GRADES = (
 """By the least recall@10: a grade, and what is said."""
 
 RULE = "The verdict goes by recall@10 alone, in steps at 90%, 70% and 45%; it cannot know your task."
+NOT_LEARNED = "No learning curve: transform codes follow from the table's covariance, and are not learned step by step."
 NO_CURVE = "No learning curve: the file does not record how the error fell while its codes were learned."
 ONE_STEP = "No learning curve: the codes were learned in one step."
 NO_CODEWORDS = (
@@ -27,6 +28,10 @@ NO_CODEWORDS = (
 TREE = (
     "Codes that begin alike, walked position by position: choose a codeword to see which symbols have it, and how "
     "their codes go on."
+)
+LEVEL_TREE = (
+    "Codes that begin alike, walked coordinate by coordinate; where the table is rotated, the one with the largest "
+    "variance comes first. Choose a level to see which symbols have it, and how their codes go on."
 )
 NO_TREE = "The rows of this table do not point to codewords: there is no tree of codes."
 WORST = "The rows whose vectors point farthest away from their originals. Look whether your task needs them."
@@ -146,10 +151,16 @@ def _measures(found: Evaluation, count: int) -> Iterator[tuple[str, float, str]]
 
 
 def use_words(measured: Measured) -> str:
-    """How codewords are used, in a sentence; empty without codewords."""
+    """How codewords or levels are used, in a sentence; empty without either."""
     use = measured.use
     if use is None:
         return ""
+    if isinstance(use, LevelUse):
+        return (
+            f"Each coordinate of a row has a level, a multiple of the step. The levels of a row are worth "
+            f"{use.entropies.sum():.1f} bits if coordinates are taken one by one; it is stored in {use.mean_bytes:.1f} "
+            f"bytes on average."
+        )
     unused, every = int(use.unused.sum()), use.counts.size
     none = "Every codeword is used" if not unused else f"{unused:,} of {every:,} codewords are not used"
     return (

@@ -93,19 +93,19 @@
       });
     },
 
-    use({ rows, columns, perRow, perColumn, use, most }, width) {
+    use({ rows, columns, perRow, perColumn, row, column, first, use, most }, width) {
       const shares = Array.from(Report.array(use), (share) => (share < 0 ? NaN : share));
       return plot(width, {
         height: Math.max(110, Math.min(440, 70 + rows * Math.min(20, Math.max(6, width / Math.max(columns, 1))))),
         marginLeft: 48,
-        x: { label: perColumn > 1 ? `codewords, ${perColumn} to a column` : "codeword", domain: [-0.5, columns - 0.5], ticks: wholeTicks(0, columns - 1, width / 50), tickFormat: "d" },
-        y: { label: perRow > 1 ? `positions, ${perRow} to a row` : "position", domain: [rows + 0.5, 0.5], ticks: wholeTicks(1, rows, 16), tickFormat: "d" },
+        x: { label: perColumn > 1 ? `${column}s, ${perColumn} to a column` : column, domain: [first - 0.5, first + columns - 0.5], ticks: wholeTicks(first, first + columns - 1, width / 50), tickFormat: "d" },
+        y: { label: perRow > 1 ? `${row}s, ${perRow} to a row` : row, domain: [rows + 0.5, 0.5], ticks: wholeTicks(1, rows, 16), tickFormat: "d" },
         color: {
           label: "use, 1 = as often as the others", legend: true, domain: [0, most], clamp: true, interpolate: "rgb",
           range: [resolved("--empty"), resolved("--full")], unknown: resolved("--poor"),
         },
         marks: [
-          Plot.raster(shares, { width: columns, height: rows, x1: -0.5, x2: columns - 0.5, y1: 0.5, y2: rows + 0.5, imageRendering: "pixelated" }),
+          Plot.raster(shares, { width: columns, height: rows, x1: first - 0.5, x2: first + columns - 0.5, y1: 0.5, y2: rows + 0.5, imageRendering: "pixelated" }),
           Plot.frame({ stroke: "var(--line)" }),
         ],
       });

@@ -22,14 +22,14 @@
     make("ul", { class: "words" }, ...rows.slice(0, most).map((row) => make("li", {}, Report.symbolLink(row))),
       rows.length > most ? make("li", {}, make("small", {}, `and ${(rows.length - most).toLocaleString("en")} more`)) : null);
 
-  const trail = (prefix) =>
+  const trail = (book, prefix) =>
     make("nav", { "aria-label": "Place in the tree" }, make("ol", { class: "trail" },
       make("li", {}, make("a", { href: "#code", "aria-current": prefix.length ? null : "true" }, "all codes")),
       ...prefix.map((value, place) => make("li", {}, make("a", {
         href: address(prefix.slice(0, place + 1)),
         "aria-current": place === prefix.length - 1 ? "true" : null,
-        "aria-label": `position ${place + 1}: ${value}`,
-      }, String(value))))));
+        "aria-label": book.label(value, place),
+      }, book.one(value))))));
 
   const branchList = (book, prefix, under, isShort) => {
     const branches = new Map();
@@ -43,7 +43,7 @@
     const items = shown.map(([value, rows]) => {
       const code = [...prefix, value];
       return make("li", {},
-        make("a", { href: address(code) }, code.length > 6 ? `…-${code.slice(-5).join("-")}` : code.join("-"),
+        make("a", { href: address(code) }, code.length > 6 ? `… ${book.all(code.slice(-5))}` : book.all(code),
           make("small", {}, Report.count(rows.length, "symbol", "symbols"))),
         words(rows, SAMPLE));
     });
@@ -62,15 +62,14 @@
   Report.showTree = (prefix, book) => {
     const under = rowsUnder(book, prefix);
     const isLeaf = prefix.length >= book.columns;
-    const next = prefix.length === book.length ? "by the level of their scale" : `by their codeword in position ${prefix.length + 1}`;
-    const where = prefix.length ? `begin with ${prefix.join("-")}` : "are in this page";
+    const next = prefix.length === book.length ? "by the level of their scale" : book.next(prefix.length);
     const told = isLeaf
-      ? `${Report.count(under.length, "symbol has", "symbols have")} the code ${prefix.join("-")}`
+      ? `${Report.count(under.length, "symbol has", "symbols have")} the code ${book.all(prefix)}`
       : `${Report.count(under.length, "code begins", "codes begin")} so; below, ${next}`;
     document.getElementById("tree-body").replaceChildren(
-      trail(prefix),
+      trail(book, prefix),
       make("p", { class: "note", id: "tree-status", role: "status" },
-        prefix.length || isLeaf ? `${told}.` : `${Report.count(under.length, "symbol", "symbols")} ${where}; below, ${next}.`),
+        prefix.length || isLeaf ? `${told}.` : `${Report.count(under.length, "symbol", "symbols")} are in this page; below, ${next}.`),
       ...(isLeaf || under.length <= 1 ? [words(under, WORDS)] : branchList(book, prefix, under, true)));
   };
 })();

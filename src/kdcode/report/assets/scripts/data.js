@@ -38,4 +38,30 @@ Report.unpackedCodes = ({ packed, widths, rows }) => {
   return codes;
 };
 
+// How codes are spoken of: those of codewords, and those of levels, which are stored as 0, 1, −1, 2, −2, …
+Report.codewordWords = {
+  one: String,
+  all: (values) => values.join("-"),
+  label: (value, place) => `position ${place + 1}: codeword ${value}`,
+  next: (place) => `by their codeword in position ${place + 1}`,
+  place: (column) => `in position ${column + 1}`,
+  counts: (book) => `(${book.bits} bits)`,
+  same: "Share this code, and so the vector",
+};
+
+Report.levelWords = ({ bytes, levels, length }) => {
+  const taken = Report.array(bytes);
+  const one = (value) => String(value % 2 ? (value + 1) / 2 : -value / 2).replace("-", "−");
+  const first = length < levels ? `; the first ${length} of ${levels}` : "";
+  return {
+    one,
+    all: (values) => values.map(one).join(", "),
+    label: (value, place) => `coordinate ${place + 1}: level ${one(value)}`,
+    next: (place) => `by their level of coordinate ${place + 1}`,
+    place: (column) => `in coordinate ${column + 1}`,
+    counts: (book, row) => `(levels, ${taken[row]} bytes${first})`,
+    same: length < levels ? "Share these levels" : "Share this code, and so the vector",
+  };
+};
+
 Report.count = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;

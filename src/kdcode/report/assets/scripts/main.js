@@ -21,6 +21,7 @@
   const book = codes && {
     codes: Report.unpackedCodes({ ...codes, rows }), columns: codes.widths.length, length: codes.length,
     bits: codes.widths.reduce((sum, width) => sum + width, 0), rows,
+    ...(codes.levels ? Report.levelWords(codes) : Report.codewordWords),
   };
 
   // A place that was asked for by a link gets the focus; what was typed for leaves it in the field.

@@ -52,16 +52,16 @@
     const code = Array.from(codes.subarray(row * columns, (row + 1) * columns));
     const cells = code.map((value, place) => {
       const isScale = place === book.length;
-      const label = isScale ? `scale level ${value}` : `position ${place + 1}: codeword ${value}; open it in the tree`;
+      const label = isScale ? `scale level ${value}` : `${book.label(value, place)}; open it in the tree`;
       return make("li", {}, make("a", { href: `#code-${code.slice(0, place + 1).join("-")}`, "aria-label": label,
-        title: label }, isScale ? `×${value}` : String(value)));
+        title: label }, isScale ? `×${value}` : book.one(value)));
     });
     const { same, one, most } = alike(book, row);
-    const where = (column) => (column === book.length ? "in the scale" : `in position ${column + 1}`);
+    const where = (column) => (column === book.length ? "in the scale" : book.place(column));
     return [
-      make("h4", {}, "Code", make("span", { class: "counts" }, ` (${book.bits} bits)`)),
+      make("h4", {}, "Code", make("span", { class: "counts" }, ` ${book.counts(book, row)}`)),
       make("ol", { class: "code" }, ...cells),
-      ...listed("Share this code, and so the vector", same, [], "None here: no other symbol has this code."),
+      ...listed(book.same, same, [], "None here: no other symbol has them all."),
       ...listed("Differ in one position", one.map(([other]) => other), one.map(([, column]) => where(column)), "None here."),
       ...(columns > 2 && most.length
         ? listed("Most alike of the others", most.map(([other]) => other), most.map(([, equal]) => `${equal} of ${columns}`), "")

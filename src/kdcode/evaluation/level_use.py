@@ -1,0 +1,61 @@
+"""How a table of transform codes uses its levels: which ones at which coordinates, and how many bits they are worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode.codec.transform import TransformSpec
+from kdcode.codec.transform.trellis import signed
+from kdcode.coded import CodedTable
+from kdcode.evaluation.code_use import entropies_of
+
+_MOST = 64
+"""The largest level that is counted by itself; larger ones are counted with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LevelUse:
+    """Statistics of the transform codes of N symbols of d coordinates.
+
+    Args:
+        counts: (d, 2M + 1) how many symbols have each level from −M to M at each coordinate.
+        mean_bytes: of a row.
+    """
+
+    counts: npt.NDArray[np.int64]
+    mean_bytes: float
+
+    @property
+    def largest(self) -> int:
+        """M, the largest level; larger ones are counted with it."""
+        return int(self.counts.shape[1]) // 2
+
+    @property
+    def entropies(self) -> npt.NDArray[np.float64]:
+        """(d,) bits that the level of each coordinate is worth."""
+        return entropies_of(self.counts)
+
+
+def level_use(coded: CodedTable) -> LevelUse | None:
+    """Count the use of levels, in one pass over the codes; None for a codec with codebooks.
+
+    Raises:
+        NoRowsError: there are no rows to count.
+    """
+    coded.require_rows()
+    spec = coded.spec
+    if not isinstance(spec, TransformSpec):
+        return None
+    dim, columns = spec.embedding_dim, 2 * _MOST + 1
+    counts, places, taken = np.zeros(dim * columns, dtype=np.int64), np.arange(dim) * columns + _MOST, 0
+    for _, codes in coded.code_chunks():
+        levels = np.clip(signed(codes[:, :dim].astype(np.int64)), -_MOST, _MOST)
+        counts += np.bincount((levels + places).reshape(-1), minlength=len(counts))
+        taken += int(np.asarray(spec.lengths)[codes[:, -2]].sum())
+    every = counts.reshape(dim, columns)
+    used = np.flatnonzero(every.any(axis=0)) - _MOST
+    largest = max(1, int(np.abs(used).max(initial=0)))
+    return LevelUse(every[:, _MOST - largest : _MOST + largest + 1], taken / len(coded))
