@@ -9,6 +9,7 @@ from kdcode.learning.planning.search_space import (
     SUM_SIZES,
     begin_with,
     enough_groups,
+    fuller_codes,
     longest_codes,
     product_ladder,
     rotation_is_cheap,
@@ -45,6 +46,17 @@ def test_a_larger_codebook_is_better_with_a_code_as_long():
     assert lengths[256] == 3
     assert 128 not in lengths  # three positions of 7 bits take as many bytes as three of 8
     assert list(lengths.values()) == sorted(set(lengths.values()), reverse=True)
+
+
+def test_a_codebook_of_any_size_may_leave_fewer_bytes_unused():
+    fits = at_most(80, 100_000, 100)
+    found = fuller_codes(FAST.changed(codebook_dtype="int8", codebook_size=128, code_length=4), fits)
+    assert [(one.codebook_size, one.code_length) for one in found] == [(249, 4), (64, 5)]
+    for options in found:
+        assert fits(options)
+        assert not fits(options.changed(codebook_size=options.codebook_size + 1))
+    full = FAST.changed(codebook_dtype="int8", codebook_size=249, code_length=4)
+    assert fuller_codes(full, fits) == []
 
 
 def test_what_does_not_fit_at_all_is_left_out():

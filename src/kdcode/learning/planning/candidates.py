@@ -19,6 +19,7 @@ from kdcode.learning.planning.search_space import (
     SUM_SHARE,
     begin_with,
     enough_groups,
+    fuller_codes,
     longest_codes,
     product_ladder,
     rotation_is_cheap,
@@ -193,7 +194,13 @@ class CandidateSearch:
         groups = enough_groups(likely, dim)
         if groups > 1:
             ladder = self._ladder(limit, sum_ladder(groups))
-        return self._climb(ladder, SUM_SHARE, probes, hopeless)
+        found = self._climb(ladder, SUM_SHARE, probes, hopeless)
+        best = min(found, key=self._error)
+        if groups == 1 and self._error(best) <= hopeless:
+            fuller = fuller_codes(best.options, lambda options: self._fits(limit, options))
+            probed = [candidate.options for candidate in found]
+            found += [self._candidate(options) for options in fuller if options not in probed]
+        return found
 
     def _climb(
         self, ladder: Sequence[CompressOptions], share: float, probes: int, hopeless: float = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ _LONGEST = 512
 """Positions of a sum that are ever proposed."""
 _LITTLE = 0.1
 """Share of the bytes that a rotation may take without a look at codes that have none."""
+
+_MORE_BITS = 1.03
+"""Times the bits of a code that another one has to have to be worth a probe."""
 
 Fits = Callable[[CompressOptions], bool]
 
@@ -46,6 +50,24 @@ def longest_codes(
             found.append(options.changed(code_length=low))
     lengths = [*(options.code_length for options in found[1:]), 0]
     return [options for options, next_length in zip(found, lengths, strict=False) if options.code_length > next_length]
+
+
+def fuller_codes(options: CompressOptions, fits: Fits) -> list[CompressOptions]:
+    """Codes as long or a position longer, with the largest codebook that fits, of any size, where they say more.
+
+    A ladder leaves up to half of the bytes unused where the next size of the codebook just does not fit.
+    """
+    size, length = int(options.codebook_size or 0), int(options.code_length or 0)
+    found = []
+    for positions in (length, length + 1):
+        low, high = 1, 2 * size
+        while low < high:
+            middle = (low + high + 1) // 2
+            is_small = fits(options.changed(codebook_size=middle, code_length=positions))
+            low, high = (middle, high) if is_small else (low, middle - 1)
+        if low > 1 and positions * math.log2(low) > _MORE_BITS * length * math.log2(size):
+            found.append(options.changed(codebook_size=low, code_length=positions))
+    return found
 
 
 def product_ladder(rotation: bool) -> list[Setting]:
