@@ -103,12 +103,32 @@ def test_unseen_rows_lose_no_more(table):
     assert learned.provenance["unseen_error"] == pytest.approx(error, rel=0.15)
 
 
-def test_rows_with_more_weight_lose_less(table):
+def weighted_error(coded, matrix, weights):
+    lost = np.square(coded.decode(np.arange(len(matrix))) - matrix, dtype=np.float64).sum(axis=1)
+    return float((lost * weights).sum())
+
+
+@pytest.mark.parametrize("size", ["10x", "20x"])
+def test_rows_with_more_weight_lose_less(table, size):
     matrix = np.asarray(table.matrix, dtype=np.float32)
-    weights = np.where(np.arange(len(matrix)) % 2, 4.0, 0.25).astype(np.float32)
+    weights = (1 / (np.arange(len(matrix)) + 10)).astype(np.float32)
+    coded = kdcode.compress(kdcode.VectorTable(None, matrix, weights), size, effort="fast")
+    plain = kdcode.compress(matrix, size, effort="fast")
+    assert coded.spec.composition == plain.spec.composition == "transform"
+    assert weighted_error(coded, matrix, weights) < 0.7 * weighted_error(plain, matrix, weights)
+    assert len(set(coded.codec.stored["steps"].tolist())) > 2
+    planned = kdcode.plan(kdcode.VectorTable(None, matrix, weights), size, effort="fast").recommended
+    assert coded.provenance["weighted_error"] == pytest.approx(planned.relative_error, rel=0.06)
+    assert 0.995 < coded.sizes.embedding * float(size[:-1]) / matrix.nbytes <= 1
+
+
+def test_new_vectors_under_a_codec_with_weights_are_coded_as_if_they_counted_as_one(table):
+    matrix = np.asarray(table.matrix, dtype=np.float32)
+    weights = np.where(np.arange(len(matrix)) % 2, 16.0, 1.0).astype(np.float32)
     coded = kdcode.compress(kdcode.VectorTable(None, matrix, weights), "12x", effort="fast")
-    lost = np.square(coded.decode(np.arange(len(matrix))) - matrix).sum(axis=1)
-    assert lost[weights > 1].mean() < 0.7 * lost[weights < 1].mean()
+    codes = coded.encode(matrix[:200])
+    steps = coded.codec.stored["steps"][codes[:, -2]]
+    assert len(set(steps.tolist())) == 1
 
 
 def test_the_same_table_gives_the_same_file(table, tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kdcode.learning.transform.fitting import Fit, chosen_classes, chosen_lengths
+from kdcode.learning.transform.fitting import Fit
 from kdcode.learning.transform.level_statistics import LevelStatistics, counted_sides
 
 TRADE = 0.45
@@ -36,20 +36,6 @@ def test_the_error_falls_with_bits_and_with_states():
         outcome = fit_of(coordinates, states).natural(72.0, TRADE)
         found[states] = outcome.error * 2 ** (2 * (outcome.bits - 72) / coordinates.shape[1])
     assert found[32] < found[8] < 0.9 * found[1]
-
-
-def test_lengths_are_those_with_the_fewest_bytes():
-    lengths = np.array([3] * 60 + [4] * 10 + [9] * 40 + [30])
-    assert chosen_lengths(lengths, 8) == (3, 4, 9, 30)
-    assert chosen_lengths(lengths, 3) == (3, 9, 30)
-    assert chosen_lengths(lengths, 1) == (30,)
-
-
-def test_there_are_as_many_lengths_as_rows_that_differ_make_worth_while():
-    random = np.random.default_rng(0)
-    assert chosen_classes(np.full(500, 40)) == 1
-    few, many = (chosen_classes(np.rint(random.normal(100, spread, 2000)).astype(int)) for spread in (0.6, 12))
-    assert few < many
 
 
 def test_contexts_are_those_of_a_spread():

@@ -6,24 +6,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
-from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.transform import Transform
 from kdcode.codec.transform.row_index import index_bytes
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
-from kdcode.learning.transform.fitting import Draft, Fit, Outcome, chosen_classes
+from kdcode.learning.transform.fitting import Draft, Fit, Outcome
 from kdcode.learning.transform.level_statistics import LevelStatistics
 from kdcode.learning.transform.rotation import chosen_rotation
+from kdcode.learning.transform.row_lengths import chosen_classes, row_kinds
+from kdcode.learning.transform.sampling import table_sample
 
 STATES = {"fast": 8, "normal": 16, "best": 32}
 """States of the trellis, by effort."""
-_MOST_NUMBERS = 1 << 26
-"""Numbers of the rows that the rotation is found from, at most."""
-_SAMPLE_NUMBERS = 1 << 20
-_SAMPLE_ROWS = (1024, 8192)
-"""Rows that are coded again and again: at least, and at most; in between what makes so many numbers."""
 _TABLE_BYTES = 1500
 """What the tables of levels are expected to take, before they are known."""
 _TRADES = (0.65, 0.5, 0.38, 0.28, 0.21, 0.16)
@@ -36,11 +30,8 @@ _MORE_CLASSES = (8, 32)
 """Numbers of lengths that are tried where rows cannot be made as long as they may be."""
 _NEAR_ENOUGH, _TOO_LONG = 0.02, 8.0
 """By what share rows may be shorter than they may be, and how much worse it is if they are longer."""
-_EXTREMES = 32
-"""How many of the longest rows are looked at, so that a row may be as long as they need."""
 _LEAST_BITS, _MOST_BITS = 1.0, 12
 """Bits of a row at least, and of a coordinate at most: float32 numbers have no more that tell rows apart."""
-_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -118,11 +109,12 @@ def design_codec(
         OptionError: so few bytes that nothing is left for the rows.
     """
     dim, total = table.embedding_dim, math.floor(rows * bytes_per_row)
-    mean, covariance, sample, weights = _moments(table, seed)
-    rotation = chosen_rotation(mean, covariance, rows, 8.0 * bytes_per_row)
-    extremes = table.vectors_at(np.sort(np.argsort(table.norms)[-_EXTREMES:]))
-    statistics = LevelStatistics(share=len(sample) / rows)
-    fit = Fit(rotation.rotated(sample), rotation.rotated(extremes), STATES[effort], weights, statistics)
+    sample = table_sample(table, seed)
+    rotation = chosen_rotation(sample.mean, sample.covariance, rows, 8.0 * bytes_per_row)
+    coordinates, extremes = (some.scaled(rotation.rotated(some.vectors)) for some in (sample.rows, sample.extremes))
+    statistics = LevelStatistics(share=len(coordinates) / rows)
+    fit = Fit(coordinates, extremes, STATES[effort], sample.rows.left_weights, statistics)
+    scales = sample.rows.scales
 
     def bits_for(own_bytes: int, classes: int) -> float:
         left = total - own_bytes - index_bytes(rows, classes)
@@ -140,7 +132,8 @@ def design_codec(
         best, nearest = natural, math.inf
         for classes in (chosen_classes(natural.lengths), *_MORE_CLASSES):
             found = fit.with_classes(natural, bits_for(own, classes), classes)
-            wanted = bits_for(found.draft.codec(rotation).spec.own_bytes, len(found.draft.lengths))
+            kinds = row_kinds(found.draft.lengths, found.lengths, scales)
+            wanted = bits_for(found.draft.codec(rotation, kinds).spec.own_bytes, len(kinds))
             found = fit.adjusted(found, wanted)
             away = (found.bits / wanted - 1) * (_TOO_LONG if found.bits > wanted else -1)
             if away < nearest:
@@ -155,35 +148,8 @@ def design_codec(
     fit = coarser or fit
     trial = best_trial(tried, first, natural.draft if coarser is None else None)
     found = trial.outcome
-    codec = found.draft.codec(rotation, mean_length=found.bits / 8)
+    kinds = row_kinds(found.draft.lengths, found.lengths, scales)
+    codec = found.draft.codec(rotation, kinds, mean_length=found.bits / 8)
     room = total - codec.spec.own_bytes - index_bytes(rows, codec.spec.classes)
-    variance = fit.weighted(np.square(sample - mean, dtype=np.float64).sum(axis=1))
-    error = found.error / max(variance, 1e-300)
+    error = found.error / max(sample.energy, 1e-300)
     return Design(codec, min(1.0, error), room, is_full=trial.is_full)
-
-
-def _moments(table: PlannedTable, seed: int) -> tuple[DoubleArray, DoubleArray, FloatArray, DoubleArray | None]:
-    """(d,) mean and (d, d) covariance of many rows, and (n, d) vectors of some with their weights, 1 on average."""
-    count, dim = len(table), table.embedding_dim
-    drawn = np.random.default_rng(seed).permutation(count)
-    few = min(count, max(_SAMPLE_ROWS[0], min(_SAMPLE_ROWS[1], _SAMPLE_NUMBERS // dim)))
-    many = min(count, max(few, _MOST_NUMBERS // dim))
-    rows = np.sort(drawn[:many])
-    vectors = table.vectors_at(rows)
-    mean = vectors.mean(axis=0, dtype=np.float64)
-    scatter = np.zeros((dim, dim))
-    for start in range(0, many, _ROWS_AT_ONCE):
-        centred = vectors[start : start + _ROWS_AT_ONCE] - mean
-        scatter += centred.T @ centred
-    sampled = np.sort(_of_all_lengths(table.norms, few, seed))
-    own = None if table.weights is None else table.weights[sampled].astype(np.float64)
-    if own is not None:
-        own = own / own.mean() if own.any() else None
-    return mean, scatter / many, table.vectors_at(sampled), own
-
-
-def _of_all_lengths(norms: DoubleArray, count: int, seed: int) -> IntArray:
-    """(count,) rows with every so-manyth length of the (N,) lengths of all: the bytes of rows follow their length."""
-    order = np.argsort(norms, kind="stable")
-    places = (np.arange(count) + np.random.default_rng(seed).random()) * (len(norms) / count)
-    return np.asarray(order[places.astype(np.int64)])

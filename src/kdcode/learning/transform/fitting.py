@@ -8,22 +8,23 @@ rows nearer to the length that they are to have.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform import Transform, TransformSpec
 from kdcode.codec.transform.level_tables import PRECISION, LevelTables
-from kdcode.codec.transform.row_search import WORTH, margin_of
-from kdcode.codec.transform.spec import MAX_CLASSES, MAX_CONTEXTS, MOST_SIDES
+from kdcode.codec.transform.row_search import margin_of
+from kdcode.codec.transform.spec import MAX_CLASSES, MAX_CONTEXTS
 from kdcode.evaluation.rate_distortion import water_level
 from kdcode.learning.transform.coding import encoded
 from kdcode.learning.transform.level_statistics import LevelStatistics, counted_sides
 from kdcode.learning.transform.rotation import Rotation
+from kdcode.learning.transform.row_lengths import RowKind, chosen_lengths, with_spare_lengths
 
 _MOST_LEVEL = 32000
 _LEAST_STEP = 1e-9
@@ -45,11 +46,8 @@ _LOST_PER_SQUARE = math.log(2) / 12
 _FIRST_SIDE = 64
 _ENTROPY = 2.0
 """Levels of normal coordinates take log2 of so many times their spread in steps, where that is large."""
-_LONGER, _SHORTER = 16, 0.8
-"""The longest class has room for one of so many parts more than the longest row of the sample needs."""
 _MOST_OFFSET = 60
 """What the class of a row adds to contexts, at most: a factor of two to the power of 15."""
-_MOST_CLASS_BITS = 6
 _CLOSE = 0.0005
 """How near to the bits that are asked for, as a share of them, is near enough."""
 _LONGEST = 4.0
@@ -82,9 +80,18 @@ class Draft:
     states: int
     trade: float
 
-    def codec(self, rotation: Rotation, mean_length: float = 0.0) -> Transform:
-        """The codec."""
-        dim, classes = rotation.dim, len(self.lengths)
+    def codec(self, rotation: Rotation, kinds: Sequence[RowKind] | None = None, mean_length: float = 0.0) -> Transform:
+        """The codec.
+
+        Args:
+            rotation: of vectors.
+            kinds: of rows, each of which becomes a class; one for each length where left out.
+            mean_length: of rows.
+        """
+        dim = rotation.dim
+        if kinds is None:
+            kinds = [RowKind(1.0, place) for place in range(len(self.lengths))]
+        places = [kind.place for kind in kinds]
         spec = TransformSpec(
             kind=TRANSFORM,
             embedding_dim=dim,
@@ -97,14 +104,14 @@ class Draft:
             states=self.states,
             contexts=self.tables.count,
             frequencies=len(self.tables.frequencies),
-            lengths=self.lengths,
+            lengths=tuple(self.lengths[place] for place in places),
             mean_length=mean_length,
         )
         stored = {
             **rotation.tensors,
-            "steps": np.full(classes, self.step, dtype=np.float32),
+            "steps": np.array([self.step / kind.scale for kind in kinds], dtype=np.float32),
             "coordinate_contexts": self.contexts.astype(np.uint8),
-            "class_contexts": self.offsets.astype(np.int8),
+            "class_contexts": self.offsets[places].astype(np.int8),
             "magnitudes": self.tables.magnitudes,
             "frequencies": self.tables.frequencies,
             "shifts": self.tables.shifts,
@@ -207,7 +214,7 @@ class Fit:
         """Rows of so many lengths at most."""
         needed = self._lengths_of_extremes(natural.draft)
         chosen = chosen_lengths(np.concatenate([natural.lengths, needed]), classes)
-        draft = self._renewed(natural, _with_spare_lengths(chosen, bits / 8))
+        draft = self._renewed(natural, with_spare_lengths(chosen, bits / 8))
         least = math.inf
         for _ in range(_CLASS_ROUNDS):
             found = self._coded(draft, bits)
@@ -310,51 +317,3 @@ class Fit:
         expected = np.maximum(lengths - active * octaves / 8, 0)
         slope = draft.trade * draft.step**2 * len(codes)
         return Outcome(after, taken, self.weighted(errors), slope, lengths, expected)
-
-
-def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:
-    """Up to so many lengths in bytes, the longest among them, with the least bytes in all if rows are rounded up."""
-    values, counts = np.unique(lengths, return_counts=True)
-    if len(values) <= classes:
-        return tuple(int(value) for value in values)
-    before = np.concatenate([[0], np.cumsum(counts)])
-    cost = np.full(len(values) + 1, np.inf)
-    cost[0] = 0
-    last: list[IntArray] = []
-    for _ in range(classes):
-        total = cost[:-1, None] + values[None, :] * (before[None, 1:] - before[:-1, None])
-        total[np.tril_indices(len(values), -1)] = np.inf
-        last.append(total.argmin(axis=0))
-        cost = np.concatenate([[np.inf], total.min(axis=0)])
-        cost[0] = 0
-    found, end = [], len(values) - 1
-    for begins in reversed(last):
-        if end < 0:
-            break
-        found.append(int(values[end]))
-        end = int(begins[end]) - 1
-    return tuple(reversed(found))
-
-
-def _with_spare_lengths(lengths: tuple[int, ...], mean: float) -> tuple[int, ...]:
-    """The same lengths, and where it takes no more bits to say which one, a longer and a shorter one.
-
-    The longer one is for rows that are longer than any of the sample, the shorter one for when all have to be shorter.
-    """
-    if len(lengths) == 1:
-        return (max(1, int(mean)),)
-    spare = (1 << bitpack.bits_for(len(lengths))) - len(lengths)
-    longer = (lengths[-1] + 2 + lengths[-1] // _LONGER,) if spare else ()
-    shorter = (int(_SHORTER * mean),) if spare > 1 and lengths[0] > int(_SHORTER * mean) else ()
-    return (*shorter, *lengths, *longer)
-
-
-def chosen_classes(lengths: IntArray) -> int:
-    """How many lengths (n,) natural ones should become: more take more bits to say, fewer leave more bits over."""
-
-    def cost(classes: int) -> float:
-        chosen = np.array(chosen_lengths(lengths, classes))
-        left = 8.0 * (chosen[np.searchsorted(chosen, lengths)] - lengths)
-        return math.log2(classes) + float((left - WORTH * np.minimum(left, MOST_SIDES)).mean())
-
-    return min([1 << bits for bits in range(_MOST_CLASS_BITS + 1)], key=cost)

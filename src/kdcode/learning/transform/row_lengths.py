@@ -1,0 +1,95 @@
+"""The lengths of rows that a codec has: few enough to say which, and enough that little is left over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kdcode import bitpack
+from kdcode.arrays import DoubleArray, IntArray
+from kdcode.codec.transform.row_search import WORTH
+from kdcode.codec.transform.spec import MAX_CLASSES, MOST_SIDES
+
+_LONGER, _SHORTER = 16, 0.8
+"""The longest class has room for one of so many parts more than the longest row of the sample needs."""
+_MOST_CLASS_BITS = 6
+_FEW_ROWS, _FEW_LENGTHS = 16, 4
+"""A scale that fewer than one of so many rows have, has so many lengths."""
+
+
+class RowKind(NamedTuple):
+    """Rows that are multiplied by the same scale, and equally long: the place of their length among all."""
+
+    scale: float
+    place: int
+
+
+def row_kinds(lengths: Sequence[int], taken: IntArray, scales: DoubleArray | None) -> list[RowKind]:
+    """The kinds of rows that a codec has: all lengths, or for each scale of rows those that it needs.
+
+    Args:
+        lengths: that there are, in bytes.
+        taken: (n,) those of rows.
+        scales: (n,) that rows are multiplied by; one that few rows have makes do with a few lengths. None for 1.
+    """
+    if scales is None:
+        return [RowKind(1.0, place) for place in range(len(lengths))]
+    kinds = []
+    for scale in np.unique(scales):
+        own = taken[scales == scale]
+        few = len(own) * _FEW_ROWS < len(scales)
+        needed = chosen_lengths(own, _FEW_LENGTHS if few else len(lengths))
+        places = {int(place) for place in np.searchsorted(lengths, needed)} | {len(lengths) - 1}
+        kinds += [RowKind(float(scale), min(place, len(lengths) - 1)) for place in sorted(places)]
+    return kinds if len(kinds) <= MAX_CLASSES else [RowKind(1.0, place) for place in range(len(lengths))]
+
+
+def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:
+    """Up to so many lengths in bytes, the longest among them, with the least bytes in all if rows are rounded up."""
+    values, counts = np.unique(lengths, return_counts=True)
+    if len(values) <= classes:
+        return tuple(int(value) for value in values)
+    before = np.concatenate([[0], np.cumsum(counts)])
+    cost = np.full(len(values) + 1, np.inf)
+    cost[0] = 0
+    last: list[IntArray] = []
+    for _ in range(classes):
+        total = cost[:-1, None] + values[None, :] * (before[None, 1:] - before[:-1, None])
+        total[np.tril_indices(len(values), -1)] = np.inf
+        last.append(total.argmin(axis=0))
+        cost = np.concatenate([[np.inf], total.min(axis=0)])
+        cost[0] = 0
+    found, end = [], len(values) - 1
+    for begins in reversed(last):
+        if end < 0:
+            break
+        found.append(int(values[end]))
+        end = int(begins[end]) - 1
+    return tuple(reversed(found))
+
+
+def with_spare_lengths(lengths: tuple[int, ...], mean: float) -> tuple[int, ...]:
+    """The same lengths, and where it takes no more bits to say which one, a longer and a shorter one.
+
+    The longer one is for rows that are longer than any of the sample, the shorter one for when all have to be shorter.
+    """
+    if len(lengths) == 1:
+        return (max(1, int(mean)),)
+    spare = (1 << bitpack.bits_for(len(lengths))) - len(lengths)
+    longer = (lengths[-1] + 2 + lengths[-1] // _LONGER,) if spare else ()
+    shorter = (int(_SHORTER * mean),) if spare > 1 and lengths[0] > int(_SHORTER * mean) else ()
+    return (*shorter, *lengths, *longer)
+
+
+def chosen_classes(lengths: IntArray) -> int:
+    """How many lengths (n,) natural ones should become: more take more bits to say, fewer leave more bits over."""
+
+    def cost(classes: int) -> float:
+        chosen = np.array(chosen_lengths(lengths, classes))
+        left = 8.0 * (chosen[np.searchsorted(chosen, lengths)] - lengths)
+        return math.log2(classes) + float((left - WORTH * np.minimum(left, MOST_SIDES)).mean())
+
+    return min([1 << bits for bits in range(_MOST_CLASS_BITS + 1)], key=cost)

@@ -1,0 +1,46 @@
+"""Which lengths rows may have."""
+
+import numpy as np
+
+from kdcode.learning.transform.row_lengths import (
+    RowKind,
+    chosen_classes,
+    chosen_lengths,
+    row_kinds,
+    with_spare_lengths,
+)
+
+
+def test_lengths_are_those_with_the_fewest_bytes():
+    lengths = np.array([3] * 60 + [4] * 10 + [9] * 40 + [30])
+    assert chosen_lengths(lengths, 8) == (3, 4, 9, 30)
+    assert chosen_lengths(lengths, 3) == (3, 9, 30)
+    assert chosen_lengths(lengths, 1) == (30,)
+
+
+def test_there_are_as_many_lengths_as_rows_that_differ_make_worth_while():
+    random = np.random.default_rng(0)
+    assert chosen_classes(np.full(500, 40)) == 1
+    few, many = (chosen_classes(np.rint(random.normal(100, spread, 2000)).astype(int)) for spread in (0.6, 12))
+    assert few < many
+
+
+def test_a_longer_and_a_shorter_length_are_added_where_that_takes_no_bits():
+    assert with_spare_lengths((10, 20, 30, 40), 25.0) == (10, 20, 30, 40)
+    assert with_spare_lengths((20, 30, 40), 25.0) == (20, 30, 40, 44)
+    assert with_spare_lengths((24, 25, 26, 27, 28), 25.0) == (20, 24, 25, 26, 27, 28, 31)
+    assert with_spare_lengths((30,), 25.5) == (25,)
+
+
+def test_every_scale_has_the_lengths_that_its_rows_need_and_the_longest():
+    lengths = (10, 12, 14, 16, 18, 40)
+    taken = np.concatenate([np.resize([10, 12, 14], 200), np.full(200, 16), [10, 12, 14, 16, 18]])
+    assert row_kinds(lengths, taken, None) == [RowKind(1.0, place) for place in range(6)]
+    scales = np.repeat([0.5, 1.0, 4.0], [200, 200, 5])
+    found = {}
+    for scale, place in row_kinds(lengths, taken, scales):
+        found.setdefault(scale, []).append(lengths[place])
+    assert found[0.5] == [10, 12, 14, 40]
+    assert found[1.0] == [16, 40]
+    assert found[4.0][-2:] == [18, 40]  # few rows, and so at most four lengths and the longest
+    assert len(found[4.0]) <= 5
