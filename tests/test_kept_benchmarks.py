@@ -9,6 +9,7 @@ import pytest
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 OURS = ("kdcode", "kdcode, fast", "kdcode, best")
 LIMIT = "Gaussian limit"
+TABLES = ("glove-50k", "glove-100k", "minilm", "smollm2")
 
 
 def rows_of(name):
@@ -52,9 +53,9 @@ CELLS = sorted({(row["table"], row["times"]) for row in rows_of("equal_bytes") i
 
 def test_every_table_and_size_is_measured():
     tables, sizes = ({row[key] for row in rows_of("equal_bytes")} for key in ("table", "times"))
-    assert {"glove-50k", "glove-100k", "minilm", "smollm2"} <= tables
+    assert set(TABLES) == tables
     assert {8, 10, 20, 40, 80} <= sizes
-    assert {*itertools.product(tables, (8, 10, 20)), ("glove-50k", 40), ("glove-50k", 80)} <= set(CELLS)
+    assert {*itertools.product(tables, sizes)} == set(CELLS)
 
 
 @pytest.mark.parametrize(("table", "times"), CELLS)
@@ -63,6 +64,40 @@ def test_at_equal_bytes_nothing_loses_less(table, times):
     ours = min(row["relative_error"] for name, row in rows.items() if name in OURS and row["bytes"])
     theirs = min(row["relative_error"] for name, row in rows.items() if name not in (*OURS, LIMIT) and row["bytes"])
     assert ours <= theirs
+
+
+def least(table, times, *, limit=False):
+    names = (LIMIT,) if limit else OURS
+    rows = rows_of("equal_bytes")
+    where = [row for row in rows if (row["table"], row["times"]) == (table, times) and row["method"] in names]
+    return min(row["relative_error"] for row in where)
+
+
+def test_transform_codes_come_near_the_limit():
+    for table, more in (("glove-50k", 1.0), ("glove-100k", 1.03)):
+        assert least(table, 10) <= 0.0125 * more
+        assert least(table, 20) <= 0.116 * more
+    for table, times in itertools.product(("minilm", "smollm2"), (10, 20)):
+        assert least(table, times) <= 1.25 * least(table, times, limit=True)
+
+
+def test_transform_codes_are_predicted_within_a_twentieth():
+    planned = [row for row in rows_of("equal_bytes") if row["method"] in OURS and row["bytes"]]
+    transform = [row["setting"] | row for row in planned if row["setting"].get("composition") == "transform"]
+    assert {(row["table"], row["times"]) for row in transform} >= {*itertools.product(TABLES, (8, 10, 20))}
+    for row in transform:
+        assert row["predicted_error"] == pytest.approx(row["relative_error"], rel=0.05), row
+
+
+def test_rows_of_transform_codes_are_read_and_coded_quickly_and_unseen_ones_lose_no_more():
+    rows = rows_of("transform_codes")
+    assert {row["size"] for row in rows} == {"8x", "10x", "20x"}
+    for row in rows:
+        assert row["composition"] == "transform"
+        assert row["unseen_error"] == pytest.approx(row["seen_error"], rel=0.02)
+        assert row["compiled_microseconds_per_row"] <= 3
+        assert row["compiled_coded_per_second"] >= 20_000
+        assert row["seconds"] <= 45
 
 
 def test_plans_predict_the_error_within_a_tenth():

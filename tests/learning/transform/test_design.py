@@ -84,6 +84,16 @@ def test_the_walk_over_trades_ends_at_the_best_one(low):
     assert [before for _, before in tried[:2]] == [None, f"draft of {_TRADES[2]}"]
 
 
+@pytest.mark.parametrize("ratio", [10, 40])
+def test_an_estimate_is_near_the_truth(ratio):
+    table = glove_50d()
+    whole, quick = (
+        design_codec(table, len(table), 4 * 50 / ratio, "fast", quick=quick).relative_error for quick in (False, True)
+    )
+    assert quick == pytest.approx(whole, rel=0.03)
+    assert quick != whole
+
+
 def test_fewer_bits_have_a_smaller_trade():
     random = np.random.default_rng(0)
     matrix = (random.normal(size=(4000, 48)) * np.geomspace(3, 0.1, 48)).astype(np.float32)

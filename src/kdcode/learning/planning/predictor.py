@@ -68,6 +68,8 @@ _LEFT_TO_TEST = 20
 """One of so many rows is left to test with, where the table has too few for samples of both kinds."""
 _MOST_WORK = 1 << 27
 """Additions of a sweep of a probe over all its rows from which it has few rows."""
+_DESIGN_TIMES = 5
+"""How many times as long as an estimate making a transform codec takes."""
 _ROWS_PER_DESIGN = 50_000
 """Rows that are coded in about as long as making a transform codec takes."""
 _ALL_ROWS_PER_CENTROID = 256
@@ -135,13 +137,14 @@ class Predictor:
         name = f"transform {rows} {options.row_bytes} {options.effort}"
         if name not in self._known:
             started = time.monotonic()
-            found = design_codec(self.table, rows, float(options.row_bytes or 0), options.effort, options.seed)
+            most = float(options.row_bytes or 0)
+            found = design_codec(self.table, rows, most, options.effort, options.seed, quick=True)
             if not found.is_full:
                 raise OptionError("size: rows of transform codes cannot be made as long as they may be")
             seconds = time.monotonic() - started
             self._remember(name, [found.relative_error, float(found.codec.spec.own_bytes), seconds])
         error, own, seconds = self._known[name]
-        return TransformPrediction(error, int(own), seconds * (1 + rows / _ROWS_PER_DESIGN))
+        return TransformPrediction(error, int(own), _DESIGN_TIMES * seconds * (1 + rows / _ROWS_PER_DESIGN))
 
     def predict(self, options: CompressOptions) -> Prediction:
         """The error and the time of a run with these options."""

@@ -93,7 +93,14 @@ def best_trial(tried: Callable[[float, Draft | None], Trial], first: int, before
 
 
 def design_codec(
-    table: PlannedTable, rows: int, bytes_per_row: float, effort: str, seed: int = 0, *, spare: float = 0.001
+    table: PlannedTable,
+    rows: int,
+    bytes_per_row: float,
+    effort: str,
+    seed: int = 0,
+    *,
+    spare: float = 0.001,
+    quick: bool = False,
 ) -> Design:
     """A codec for a table of `rows` rows like those of `table`.
 
@@ -104,12 +111,13 @@ def design_codec(
         effort: fast, normal or best.
         seed: of the samples.
         spare: the share of the bytes of rows that is not aimed at: other rows than those of the sample may take more.
+        quick: whether an estimate is enough, from fewer rows and with the λ that is likely.
 
     Raises:
         OptionError: so few bytes that nothing is left for the rows.
     """
     dim, total = table.embedding_dim, math.floor(rows * bytes_per_row)
-    sample = table_sample(table, seed)
+    sample = table_sample(table, seed, few=quick)
     rotation = chosen_rotation(sample.mean, sample.covariance, rows, 8.0 * bytes_per_row)
     coordinates, extremes = (some.scaled(rotation.rotated(some.vectors)) for some in (sample.rows, sample.extremes))
     statistics = LevelStatistics(share=len(coordinates) / rows)
@@ -146,7 +154,8 @@ def design_codec(
     natural = fit.natural(bits_for(own, 16), _TRADES[first])
     coarser = fit.with_fewer_contexts(natural, rows)
     fit = coarser or fit
-    trial = best_trial(tried, first, natural.draft if coarser is None else None)
+    before = natural.draft if coarser is None else None
+    trial = tried(_TRADES[first], before) if quick else best_trial(tried, first, before)
     found = trial.outcome
     kinds = row_kinds(found.draft.lengths, found.lengths, scales)
     codec = found.draft.codec(rotation, kinds, mean_length=found.bits / 8)

@@ -19,6 +19,7 @@ _MOST_NUMBERS = 1 << 26
 _SAMPLE_NUMBERS = 1 << 20
 _SAMPLE_ROWS = (1024, 8192)
 """Rows that are coded again and again: at least, and at most; in between what makes so many numbers."""
+_FEWER = 4
 _EXTREMES = 32
 """How many of the longest rows are looked at, so that a row may be as long as they need."""
 _ROWS_AT_ONCE = 4096
@@ -82,20 +83,21 @@ def scales_of(weights: DoubleArray) -> DoubleArray:
     return np.asarray(2.0 ** np.clip(octaves, -_MOST_OCTAVES, _MOST_OCTAVES))
 
 
-def table_sample(table: PlannedTable, seed: int) -> TableSample:
-    """The sample of a table."""
+def table_sample(table: PlannedTable, seed: int, *, few: bool = False) -> TableSample:
+    """The sample of a table: as many rows as a codec needs, or few, where an estimate is enough."""
     count, dim = len(table), table.embedding_dim
     weights = _mean_weights(table)
     lengths = table.norms if weights is None else table.norms * scales_of(weights)
-    few = min(count, max(_SAMPLE_ROWS[0], min(_SAMPLE_ROWS[1], _SAMPLE_NUMBERS // dim)))
-    many = np.sort(np.random.default_rng(seed).permutation(count)[: min(count, max(few, _MOST_NUMBERS // dim))])
+    coded = max(_SAMPLE_ROWS[0], min(_SAMPLE_ROWS[1], _SAMPLE_NUMBERS // dim) // (_FEWER if few else 1))
+    coded = min(count, coded)
+    many = np.sort(np.random.default_rng(seed).permutation(count)[: min(count, max(coded, _MOST_NUMBERS // dim))])
 
     def at(rows: IntArray) -> ScaledRows:
         return ScaledRows(table.vectors_at(rows), None if weights is None else weights[rows])
 
     mean, covariance = _moments(at(many))
     extremes = np.sort(np.argsort(lengths, kind="stable")[-_EXTREMES:])
-    return TableSample(mean, covariance, at(np.sort(_of_all_lengths(lengths, few, seed))), at(extremes))
+    return TableSample(mean, covariance, at(np.sort(_of_all_lengths(lengths, coded, seed))), at(extremes))
 
 
 def _mean_weights(table: PlannedTable) -> DoubleArray | None:
