@@ -118,8 +118,22 @@ def best_at_equal_bytes_in_words() -> str:
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
+def transform_codes() -> str:
+    """Unseen rows of transform codes, and how long rows take with compiled code and without."""
+    heads = ["size", "effort", "compressed in", "error on seen rows", "on unseen rows"]
+    heads += ["a row read in", "numpy alone", "rows coded per second", "numpy alone"]
+    rows = []
+    for row in rows_of("transform_codes"):
+        errors = [_cell(row[key]) for key in ("seen_error", "unseen_error")]
+        read = [f"{row[f'{way}_microseconds_per_row']:.1f} µs" for way in ("compiled", "numpy")]
+        coded = [f"{row[f'{way}_coded_per_second']:,.0f}" for way in ("compiled", "numpy")]
+        rows.append([row["size"], row["effort"], f"{row['seconds']:.0f} s", *errors, *read, *coded])
+    return table(heads, rows)
+
+
 EQUAL_BYTES_PARTS: dict[str, Callable[[], str]] = {
     "equal_bytes": equal_bytes,
     "best_at_equal_bytes": best_at_equal_bytes,
     "best_at_equal_bytes_in_words": best_at_equal_bytes_in_words,
+    "transform_codes": transform_codes,
 }

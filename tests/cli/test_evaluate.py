@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from sample_tables import coded_table
 
 import kdcode
 from kdcode.data import glove_50d
 from kdcode.evaluation import EvaluationOptions
 from kdcode.evaluation.code_use import code_use
+from kdcode.evaluation.level_use import level_use
 
 
 @pytest.fixture
@@ -90,12 +92,16 @@ def test_a_coded_table_tells_of_its_codes(run, kdc, coded, tmp_path):
     assert told["relative_error"] == 0
 
 
-def test_a_codec_without_codebooks_says_so(run, kdc, monkeypatch):
-    monkeypatch.setattr(kdcode.codec.CodecSpec, "has_codewords", False)
-    result = run("evaluate", kdc, kdc)
+def test_transform_codes_tell_of_their_levels(run, tmp_path):
+    coded = coded_table("transform", rows=60, dim=7)
+    kdcode.save(coded, tmp_path / "t.kdc")
+    result = run("evaluate", tmp_path / "t.kdc", tmp_path / "t.kdc")
     assert result.exit_code == 0, result.stderr
-    assert "the use of codewords does not apply" in result.stdout
-    assert json.loads(run("evaluate", kdc, kdc, "--json").stdout)["codes"] is None
+    use = level_use(coded)
+    assert f"levels        7 for each row, from −{use.largest} to {use.largest}" in result.stdout
+    assert f"{use.entropy:.1f} bits, in rows of {8 * use.mean_bytes:.1f} bits on average" in result.stdout
+    told = json.loads(run("evaluate", tmp_path / "t.kdc", tmp_path / "t.kdc", "--json").stdout)
+    assert told["codes"] == use.as_dict()
 
 
 def test_gates_that_are_passed(run, original, copy):

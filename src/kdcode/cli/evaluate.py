@@ -15,7 +15,7 @@ from kdcode.progress_bar import progress
 from kdcode.wording import shared_codes
 
 if TYPE_CHECKING:
-    from kdcode.evaluation import CodeUse, Evaluation, GateResult, Measures, WordScore
+    from kdcode.evaluation import CodeUse, Evaluation, GateResult, LevelUse, Measures, WordScore
     from kdcode.evaluation.matching import Table
 
 RANK = "rank"
@@ -128,11 +128,12 @@ def command(
     require(results)
 
 
-def _code_use(copy: Table) -> CodeUse | None:
+def _code_use(copy: Table) -> CodeUse | LevelUse | None:
     from kdcode.coded import CodedTable
     from kdcode.evaluation.code_use import code_use
+    from kdcode.evaluation.level_use import level_use
 
-    return code_use(copy) if isinstance(copy, CodedTable) else None
+    return (code_use(copy) or level_use(copy)) if isinstance(copy, CodedTable) else None
 
 
 def _as_json(
@@ -141,7 +142,7 @@ def _as_json(
     table: Table,
     copy: Table,
     found: Evaluation,
-    use: CodeUse | None,
+    use: CodeUse | LevelUse | None,
     results: Sequence[GateResult],
 ) -> dict[str, Any]:
     from kdcode.evaluation.matching import stored_bytes
@@ -197,22 +198,25 @@ def _test_name(test: WordScore) -> str:
     return f"{shown(test.name)}, {test.used:,} of {test.total:,} {what}"
 
 
-def _codes(use: CodeUse | None, copy: Table) -> list[str]:
+def _codes(use: CodeUse | LevelUse | None, copy: Table) -> list[str]:
     """How codes are used, in words; nothing of a table without codes."""
-    from kdcode.coded import CodedTable
+    from kdcode.evaluation import CodeUse
 
-    if not isinstance(copy, CodedTable):
-        return []
     if use is None:
-        return ["codes: the use of codewords does not apply, this codec has none", ""]
-    length, size = use.counts.shape
-    unused = int(use.unused.sum())
-    lines = {
-        "unused codewords": f"{unused:,} of {length * size:,}" if unused else f"none of {length * size:,}",
-        "entropy": f"{use.entropy:.1f} of {use.bits:.1f} bits",
-        "shared codes": shared_codes(use.shared_codes, len(copy)),
-    }
-    return [*page.pairs(lines), ""]
+        return []
+    if isinstance(use, CodeUse):
+        length, size = use.counts.shape
+        unused = int(use.unused.sum())
+        lines = {
+            "unused codewords": f"{unused:,} of {length * size:,}" if unused else f"none of {length * size:,}",
+            "entropy": f"{use.entropy:.1f} of {use.bits:.1f} bits",
+        }
+    else:
+        lines = {
+            "levels": f"{use.counts.shape[0]:,} for each row, from −{use.largest} to {use.largest}",
+            "entropy": f"{use.entropy:.1f} bits, in rows of {8 * use.mean_bytes:.1f} bits on average",
+        }
+    return [*page.pairs({**lines, "shared codes": shared_codes(use.shared_codes, len(copy))}), ""]
 
 
 def _worst(found: Evaluation) -> list[str]:

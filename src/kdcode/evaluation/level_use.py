@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +24,12 @@ class LevelUse:
     Args:
         counts: (d, 2M + 1) how many symbols have each level from −M to M at each coordinate.
         mean_bytes: of a row.
+        shared_codes: how many symbols have the same code as another.
     """
 
     counts: npt.NDArray[np.int64]
     mean_bytes: float
+    shared_codes: int
 
     @property
     def largest(self) -> int:
@@ -37,6 +40,22 @@ class LevelUse:
     def entropies(self) -> npt.NDArray[np.float64]:
         """(d,) bits that the level of each coordinate is worth."""
         return entropies_of(self.counts)
+
+    @property
+    def entropy(self) -> float:
+        """Bits of a code if its coordinates are coded one by one, whatever the length of the row."""
+        return float(self.entropies.sum())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers by name, as JSON values; counts of levels left out."""
+        return {
+            "levels": self.counts.shape[0],
+            "largest_level": self.largest,
+            "mean_bytes": self.mean_bytes,
+            "shared_codes": self.shared_codes,
+            "entropy": self.entropy,
+            "entropy_by_coordinate": self.entropies.tolist(),
+        }
 
 
 def level_use(coded: CodedTable) -> LevelUse | None:
@@ -58,4 +77,4 @@ def level_use(coded: CodedTable) -> LevelUse | None:
     every = counts.reshape(dim, columns)
     used = np.flatnonzero(every.any(axis=0)) - _MOST
     largest = max(1, int(np.abs(used).max(initial=0)))
-    return LevelUse(every[:, _MOST - largest : _MOST + largest + 1], taken / len(coded))
+    return LevelUse(every[:, _MOST - largest : _MOST + largest + 1], taken / len(coded), coded.shared_codes)

@@ -158,7 +158,7 @@ def use_words(measured: Measured) -> str:
     if isinstance(use, LevelUse):
         return (
             f"Each coordinate of a row has a level, a multiple of the step. The levels of a row are worth "
-            f"{use.entropies.sum():.1f} bits if coordinates are taken one by one; it is stored in {use.mean_bytes:.1f} "
+            f"{use.entropy:.1f} bits if coordinates are taken one by one; it is stored in {use.mean_bytes:.1f} "
             f"bytes on average."
         )
     unused, every = int(use.unused.sum()), use.counts.size
