@@ -137,6 +137,7 @@ def test_an_interrupted_append_leaves_the_table(codebook, tmp_path):
     )
     while process.poll() is None and not list(tmp_path.glob(".kdcode-*.tmp")):
         time.sleep(0.005)
+    time.sleep(0.1)  # so that it is at work in there
     process.send_signal(signal.SIGINT)
     assert "interrupted" in process.communicate()[1]
     assert process.returncode == 130

@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kdcode.arrays import DoubleArray
 from kdcode.codec.transform import Transform
 from kdcode.codec.transform.row_index import index_bytes
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.transform.fitting import Draft, Fit, Outcome
 from kdcode.learning.transform.level_statistics import LevelStatistics
-from kdcode.learning.transform.rotation import chosen_rotation
+from kdcode.learning.transform.rotation import Rotation, chosen_rotation
 from kdcode.learning.transform.row_lengths import chosen_classes, row_kinds
 from kdcode.learning.transform.sampling import table_sample
 
@@ -26,6 +27,7 @@ _BITS_OF_FIRST_TRADE = (4.0, 1.8, 1.2, 0.7)
 """From how many bits a coordinate on each of them is tried first."""
 _WORTH_GOING_ON = 0.002
 """By what share the error has to fall from one λ to the next, for yet another one to be tried."""
+_USUAL_CLASSES = 16
 _MORE_CLASSES = (8, 32)
 """Numbers of lengths that are tried where rows cannot be made as long as they may be."""
 _NEAR_ENOUGH, _TOO_LONG = 0.02, 8.0
@@ -92,6 +94,75 @@ def best_trial(tried: Callable[[float, Draft | None], Trial], first: int, before
     return best
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What rows may take.
+
+    Args:
+        total: bytes of everything.
+        rows: of the final table.
+        dim: of the vectors.
+        spare: the share of the bytes of rows that is not aimed at.
+    """
+
+    total: int
+    rows: int
+    dim: int
+    spare: float
+
+    def bits(self, own_bytes: int, classes: int) -> float:
+        """Bits of a row, with so many bytes taken by what all share, and so many classes.
+
+        Raises:
+            OptionError: nothing is left for the rows.
+        """
+        left = self.total - own_bytes - index_bytes(self.rows, classes)
+        if left < _LEAST_BITS * self.rows / 8:
+            codes = f"{self.rows:,} rows of transform codes of {self.dim} dimensions"
+            raise OptionError(f"size: {self.total:,} bytes leave none for {codes}")
+        return float(min((1 - self.spare) * 8.0 * left / self.rows, _MOST_BITS * self.dim))
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """What comes of different λ.
+
+    Args:
+        fit: of the sample.
+        rotation: of the codec.
+        scales: (n,) that the rows of the sample are multiplied by, or None.
+        budget: what rows may take.
+        own_bytes: what the codec is expected to take, before its tables are known.
+    """
+
+    fit: Fit
+    rotation: Rotation
+    scales: DoubleArray | None
+    budget: Budget
+    own_bytes: int
+
+    def of(self, trade: float, before: Draft | None) -> Trial:
+        """What comes of a λ, and how far off the size of the rows is."""
+        natural = self.fit.natural(self.budget.bits(self.own_bytes, _USUAL_CLASSES), trade, before)
+        best, nearest = natural, math.inf
+        for classes in (chosen_classes(natural.lengths), *_MORE_CLASSES):
+            found = self.fit.with_classes(natural, self.budget.bits(self.own_bytes, classes), classes)
+            spec = self.codec(found).spec
+            wanted = self.budget.bits(spec.own_bytes, spec.classes)
+            found = self.fit.adjusted(found, wanted)
+            away = (found.bits / wanted - 1) * (_TOO_LONG if found.bits > wanted else -1)
+            if away < nearest:
+                best, nearest = found, away
+            if nearest <= _NEAR_ENOUGH:
+                break
+        return Trial(best, natural.draft, nearest)
+
+    def codec(self, found: Outcome) -> Transform:
+        """The codec that an outcome is of."""
+        kinds = row_kinds(found.draft.lengths, found.lengths, self.scales)
+        return found.draft.codec(self.rotation, kinds, mean_length=found.bits / 8)
+
+
 def design_codec(
     table: PlannedTable,
     rows: int,
@@ -116,49 +187,20 @@ def design_codec(
     Raises:
         OptionError: so few bytes that nothing is left for the rows.
     """
-    dim, total = table.embedding_dim, math.floor(rows * bytes_per_row)
+    budget = Budget(math.floor(rows * bytes_per_row), rows, table.embedding_dim, spare)
     sample = table_sample(table, seed, few=quick)
     rotation = chosen_rotation(sample.mean, sample.covariance, rows, 8.0 * bytes_per_row)
     coordinates, extremes = (some.scaled(rotation.rotated(some.vectors)) for some in (sample.rows, sample.extremes))
     statistics = LevelStatistics(share=len(coordinates) / rows)
     fit = Fit(coordinates, extremes, STATES[effort], sample.rows.left_weights, statistics)
-    scales = sample.rows.scales
-
-    def bits_for(own_bytes: int, classes: int) -> float:
-        left = total - own_bytes - index_bytes(rows, classes)
-        if left < _LEAST_BITS * rows / 8:
-            raise OptionError(
-                f"size: {total:,} bytes leave none for {rows:,} rows of transform codes of {dim} dimensions"
-            )
-        return float(min((1 - spare) * 8.0 * left / rows, _MOST_BITS * dim))
-
-    own = rotation.nbytes + dim + _TABLE_BYTES
-
-    def tried(trade: float, before: Draft | None) -> Trial:
-        """What comes of a λ, and how far off the size of the rows is."""
-        natural = fit.natural(bits_for(own, 16), trade, before)
-        best, nearest = natural, math.inf
-        for classes in (chosen_classes(natural.lengths), *_MORE_CLASSES):
-            found = fit.with_classes(natural, bits_for(own, classes), classes)
-            kinds = row_kinds(found.draft.lengths, found.lengths, scales)
-            wanted = bits_for(found.draft.codec(rotation, kinds).spec.own_bytes, len(kinds))
-            found = fit.adjusted(found, wanted)
-            away = (found.bits / wanted - 1) * (_TOO_LONG if found.bits > wanted else -1)
-            if away < nearest:
-                best, nearest = found, away
-            if nearest <= _NEAR_ENOUGH:
-                break
-        return Trial(best, natural.draft, nearest)
-
-    first = sum(8 * bytes_per_row / dim < bits for bits in _BITS_OF_FIRST_TRADE)
-    natural = fit.natural(bits_for(own, 16), _TRADES[first])
+    first = sum(8 * bytes_per_row / budget.dim < bits for bits in _BITS_OF_FIRST_TRADE)
+    own = rotation.nbytes + budget.dim + _TABLE_BYTES
+    natural = fit.natural(budget.bits(own, _USUAL_CLASSES), _TRADES[first])
     coarser = fit.with_fewer_contexts(natural, rows)
-    fit = coarser or fit
+    trials = Trials(coarser or fit, rotation, sample.rows.scales, budget, own)
     before = natural.draft if coarser is None else None
-    trial = tried(_TRADES[first], before) if quick else best_trial(tried, first, before)
-    found = trial.outcome
-    kinds = row_kinds(found.draft.lengths, found.lengths, scales)
-    codec = found.draft.codec(rotation, kinds, mean_length=found.bits / 8)
-    room = total - codec.spec.own_bytes - index_bytes(rows, codec.spec.classes)
-    error = found.error / max(sample.energy, 1e-300)
-    return Design(codec, min(1.0, error), room, is_full=trial.is_full)
+    best = trials.of(_TRADES[first], before) if quick else best_trial(trials.of, first, before)
+    codec = trials.codec(best.outcome)
+    room = budget.total - codec.spec.own_bytes - index_bytes(rows, codec.spec.classes)
+    error = best.outcome.error / max(sample.energy, 1e-300)
+    return Design(codec, min(1.0, error), room, is_full=best.is_full)
