@@ -35,7 +35,7 @@ from kdcode.cpus import available_cpus
 from kdcode.learning import encode
 
 RESULTS = Path(__file__).parent / "results" / "transform_codes.json"
-SIZES = ("8x", "10x", "20x")
+SIZES, EFFORTS = ("8x", "10x", "20x"), ("fast", "normal")
 WAYS = {"compiled": compiled.ALWAYS, "numpy": compiled.NEVER}
 READ_ROWS, CODED_ROWS = 4096, 2048
 """Rows of one call."""
@@ -123,6 +123,8 @@ def main() -> None:
     parser.add_argument("--glove", type=Path, help="folder with vectors.npy of GloVe, 100 dimensions")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument("--threads", type=int, default=available_cpus(), help="to code rows on")
+    parser.add_argument("--sizes", default=",".join(SIZES), help="with commas between")
+    parser.add_argument("--efforts", default=",".join(EFFORTS), help="with commas between")
     parser.add_argument("--first", action="store_true", help="only tell how long the first rows take")
     parser.add_argument("--read", type=Path, help="only tell how long rows of this file take")
     asked = parser.parse_args()
@@ -135,8 +137,8 @@ def main() -> None:
     seconds = compile_seconds()
     rows, others = read_rows(asked.glove)
     found = []
-    for effort in ("fast", "normal"):
-        for size in SIZES:
+    for effort in asked.efforts.split(","):
+        for size in asked.sizes.split(","):
             found.append(measured(size, effort, rows, others, asked.threads))
             print(json.dumps(found[-1]), flush=True)
     settings = {"rows": len(rows), "unseen": len(others), "dim": rows.shape[1], "threads": asked.threads, "seed": 0}
