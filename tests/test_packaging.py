@@ -21,7 +21,7 @@ from kdcode.codec import CodecSpec, make_codec
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-NOT_SOURCE = {"build", "dist"}  # what building leaves in a checkout
+NOT_SOURCE = {"demo.html", "build", "dist"}  # what building leaves in a checkout
 
 
 @pytest.fixture(scope="module")
