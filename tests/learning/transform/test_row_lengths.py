@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from kdcode.codec.transform.spec import MAX_CLASSES
 from kdcode.learning.transform.row_lengths import (
     RowKind,
     chosen_classes,
@@ -44,3 +45,13 @@ def test_every_scale_has_the_lengths_that_its_rows_need_and_the_longest():
     assert found[1.0] == [16, 40]
     assert found[4.0][-2:] == [18, 40]  # few rows, and so at most four lengths and the longest
     assert len(found[4.0]) <= 5
+
+
+def test_no_more_kinds_than_a_codec_may_have():
+    lengths, octaves = tuple(range(10, 74)), np.arange(10)
+    taken = np.tile(lengths, len(octaves))
+    kinds = row_kinds(lengths, taken, np.repeat(2.0**octaves, len(lengths)))
+    assert MAX_CLASSES / 4 < len(kinds) <= MAX_CLASSES
+    assert {kind.scale for kind in kinds} == set(2.0**octaves)
+    for scale in 2.0**octaves:
+        assert RowKind(scale, len(lengths) - 1) in kinds

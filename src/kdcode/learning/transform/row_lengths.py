@@ -30,6 +30,8 @@ class RowKind(NamedTuple):
 def row_kinds(lengths: Sequence[int], taken: IntArray, scales: DoubleArray | None) -> list[RowKind]:
     """The kinds of rows that a codec has: all lengths, or for each scale of rows those that it needs.
 
+    Where that would be more than a codec may have, all scales make do with fewer lengths.
+
     Args:
         lengths: that there are, in bytes.
         taken: (n,) those of rows.
@@ -37,14 +39,22 @@ def row_kinds(lengths: Sequence[int], taken: IntArray, scales: DoubleArray | Non
     """
     if scales is None:
         return [RowKind(1.0, place) for place in range(len(lengths))]
+    most = len(lengths)
+    while len(kinds := _kinds_of_scales(lengths, taken, scales, most)) > MAX_CLASSES:
+        most //= 2
+    return kinds
+
+
+def _kinds_of_scales(lengths: Sequence[int], taken: IntArray, scales: DoubleArray, most: int) -> list[RowKind]:
+    """For each scale up to `most` of the lengths that its rows take, and the longest of all."""
     kinds = []
     for scale in np.unique(scales):
         own = taken[scales == scale]
         few = len(own) * _FEW_ROWS < len(scales)
-        needed = chosen_lengths(own, _FEW_LENGTHS if few else len(lengths))
+        needed = chosen_lengths(own, min(most, _FEW_LENGTHS) if few else most)
         places = {int(place) for place in np.searchsorted(lengths, needed)} | {len(lengths) - 1}
         kinds += [RowKind(float(scale), min(place, len(lengths) - 1)) for place in sorted(places)]
-    return kinds if len(kinds) <= MAX_CLASSES else [RowKind(1.0, place) for place in range(len(lengths))]
+    return kinds
 
 
 def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:
