@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from kdcode.codec.transform.reflections import (
+    exact_reflections,
     packed_shape,
     product,
+    reflected,
     reflection_vectors,
     rounded_reflections,
     stored_numbers,
@@ -57,6 +59,24 @@ def test_products_in_blocks_are_those_of_one_after_another():
     for vector in vectors:
         expected = expected @ (np.eye(200) - np.outer(vector, vector))
     np.testing.assert_allclose(product(vectors), expected, atol=1e-12)
+    rows = np.random.default_rng(1).normal(size=(7, 200))
+    np.testing.assert_allclose(reflected(rows, vectors), rows @ expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 130, 199])
+def test_exact_reflections_lead_to_the_directions(count):
+    wanted = directions(200, 199)
+    vectors = exact_reflections(wanted)[:count]
+    along = np.abs((product(vectors)[:, :count] * wanted[:, :count]).sum(axis=0))
+    np.testing.assert_allclose(along, 1, atol=1e-12)
+
+
+def test_rounding_in_blocks_is_that_of_one_after_another():
+    """Each reflection takes up what the ones before it were rounded to, in whatever block they are."""
+    wanted = directions(300, 299)
+    found = rotation_of(wanted, 4)
+    along = np.abs((found[:, :299] * wanted).sum(axis=0))
+    assert along[150:].mean() > 0.95 * along[:100].mean()
 
 
 def test_numbers_and_bytes():

@@ -35,8 +35,8 @@ _MOST_TRADE = 1e6
 """The largest λ, in squared steps for each bit: rows are all zero long before."""
 _LARGE = 1e30
 """Vectors of larger numbers are rotated in float64."""
-_FEW_ROWS, _FEW_NUMBERS = 16, 1 << 15
-"""Rows that compiled code decodes at a time: as many as have so many numbers."""
+_FEW_ROWS, _FEW_NUMBERS = 64, 1 << 15
+"""Rows that compiled code decodes at a time: as many as have so many numbers, and enough to read the rotation for."""
 
 
 class Transform(Codec):

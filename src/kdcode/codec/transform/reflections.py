@@ -18,6 +18,8 @@ _CLIPS = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4)
 """Shares of the largest number that may become the largest integer: what is beyond is cut off."""
 _GROUP = 8
 """Numbers that are packed together, into as many bytes as a number has bits."""
+_BLOCK = 128
+"""Reflections that are applied together, in the compact WY form: matrices are multiplied faster than vectors."""
 
 
 def stored_numbers(reflections: int, dim: int) -> int:
@@ -45,13 +47,18 @@ def rounded_reflections(directions: DoubleArray, bits: int) -> tuple[npt.NDArray
     left = np.array(directions, dtype=np.float64)
     dim, count = left.shape
     numbers, scales = [], np.zeros(count, dtype=np.float32)
-    for j in range(count):
-        vector = left[j:, j].copy()
-        vector[0] += np.copysign(np.linalg.norm(vector), vector[0])
-        rounded, scales[j] = _rounded(vector[1:] / (vector[0] or 1.0), bits)
-        numbers.append(rounded)
-        vector = np.concatenate([[1.0], rounded * np.float64(scales[j])])
-        left[j:, j:] -= np.outer(vector, 2 / (vector @ vector) * (vector @ left[j:, j:]))
+    for start in range(0, count, _BLOCK):
+        end = min(start + _BLOCK, count)
+        vectors = np.zeros((end - start, dim))
+        for j in range(start, end):
+            vector = left[j:, j].copy()
+            vector[0] += np.copysign(np.linalg.norm(vector), vector[0])
+            rounded, scales[j] = _rounded(vector[1:] / (vector[0] or 1.0), bits)
+            numbers.append(rounded)
+            own = _normalized(np.concatenate([[1.0], rounded * np.float64(scales[j])]))
+            left[j:, j:end] -= np.outer(own, own @ left[j:, j:end])
+            vectors[j - start, j:] = own
+        left[:, end:] = reflected(left[:, end:].T, vectors).T
     flat = np.concatenate([*numbers, np.zeros(-stored_numbers(count, dim) % _GROUP)]) + (1 << (bits - 1))
     return bitpack.pack(flat.astype(np.int64).reshape(-1, _GROUP), [bits] * _GROUP), scales
 
@@ -68,16 +75,25 @@ def reflection_vectors(
         end = start + dim - 1 - j
         own = np.ones(dim - j)  # in float64, where the square of no scale overflows
         own[1:] = (flat[start:end].astype(np.float64) - (1 << (bits - 1))) * np.float64(scale)
-        vectors[j, j:] = own * np.sqrt(2 / np.square(own).sum())
+        vectors[j, j:] = _normalized(own)
         start = end
     return vectors
 
 
-def product(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    """(k, d) reflection vectors to the (d, d) matrix R that their product is: y = x R, and x = y Rᵀ.
+def exact_reflections(directions: DoubleArray) -> DoubleArray:
+    """(k, d) vectors of the reflections whose product begins with (d, k) directions, up to signs.
 
-    In blocks (the compact WY form), since products of matrices are quicker than one vector after another.
+    Those of the first few directions are the first of them.
     """
+    count = directions.shape[1]
+    vectors, factors = np.linalg.qr(directions, mode="raw")
+    vectors = np.triu(vectors, 1)[:count]
+    vectors[np.arange(count), np.arange(count)] = 1.0
+    return np.asarray(vectors * np.sqrt(factors)[:, None])
+
+
+def product(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    """(k, d) reflection vectors to the (d, d) matrix R that their product is: y = x R, and x = y Rᵀ."""
     count, dim = vectors.shape
     found = np.eye(dim, dtype=vectors.dtype)
     for end in range(count, 0, -_BLOCK):
@@ -86,7 +102,18 @@ def product(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
     return found
 
 
-_BLOCK = 64
+def reflected(rows: npt.NDArray[np.floating], vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    """(n, d) rows times the product of reflections."""
+    found = rows.copy()
+    for start in range(0, len(vectors), _BLOCK):
+        some = vectors[start : start + _BLOCK]
+        found -= (found @ some.T) @ (_triangle(some) @ some)
+    return found
+
+
+def _normalized(vector: DoubleArray) -> DoubleArray:
+    """A vector v times the root of two over its length, so that its reflection is I - v vᵀ."""
+    return np.asarray(vector * np.sqrt(2 / np.square(vector).sum()))
 
 
 def _triangle(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:

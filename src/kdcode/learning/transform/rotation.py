@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import DoubleArray, FloatArray
-from kdcode.codec.transform.reflections import packed_shape, product, reflection_vectors, rounded_reflections
+from kdcode.codec.transform.reflections import (
+    exact_reflections,
+    packed_shape,
+    product,
+    reflected,
+    reflection_vectors,
+    rounded_reflections,
+)
 from kdcode.codec.transform.spec import REFLECTION_BITS
 from kdcode.evaluation.rate_distortion import gaussian_limit
 
@@ -17,9 +24,6 @@ _SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Shares of all directions that are tried."""
 _ROUNDING = {4: 0.0115, 5: 0.0035, 6: 0.0010, 8: 0.0001}
 """Squared error of rounding a reflection to so many bits, relative to its numbers."""
-_WIDE = 2048
-"""Dimensions from which only few directions are tried: to reflect all takes minutes."""
-_WIDE_SHARES = (1 / 32, 1 / 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +74,14 @@ def chosen_rotation(mean: DoubleArray, covariance: DoubleArray, rows: int, bits:
     if dim == 1 or not np.trace(covariance) > 0:
         return best
     directions = np.linalg.eigh(covariance)[1][:, ::-1]
-    counts = sorted({min(dim - 1, max(1, round(share * dim))) for share in (_WIDE_SHARES if dim > _WIDE else _SHARES)})
+    counts = sorted({min(dim - 1, max(1, round(share * dim))) for share in _SHARES})
+    vectors = exact_reflections(directions[:, : counts[-1]])
+    turned: npt.NDArray[np.floating] = covariance
+    before = 0
     for count in counts:
-        variances = _variances(covariance, directions[:, :count])
+        for _ in range(2):  # its rows, then its columns
+            turned = reflected(turned, vectors[before:count]).T
+        variances, before = np.diag(turned), count
         for width in REFLECTION_BITS:
             taken = 8 * np.prod(packed_shape(count, dim, width)) + 32 * count
             rounded = variances + 2 * _ROUNDING[width] * variances.mean()
@@ -83,14 +92,3 @@ def chosen_rotation(mean: DoubleArray, covariance: DoubleArray, rows: int, bits:
         return best
     packed, scales = rounded_reflections(directions[:, : best.reflections], best.bits)
     return Rotation({**tensors, "reflections": packed, "reflection_scale": scales}, best.reflections, best.bits)
-
-
-def _variances(covariance: DoubleArray, directions: DoubleArray) -> DoubleArray:
-    """(d,) variances of coordinates where the first axes have become directions, and the others stay near theirs."""
-    count = directions.shape[1]
-    scale = np.ones(count, dtype=np.float32)
-    reflected, factors = np.linalg.qr(directions, mode="raw")
-    vectors = np.triu(reflected, 1)[:count].astype(np.float64)
-    vectors[np.arange(count), np.arange(count)] = scale
-    rotation = product(vectors * np.sqrt(factors)[:, None])
-    return np.asarray(np.einsum("ij,ij->j", rotation, covariance @ rotation))
