@@ -88,3 +88,11 @@ def test_rows_that_count_more_are_drawn_sooner_and_stand_for_fewer():
         sums.append((weights[picked] / chances[picked]).sum())  # each estimates the sum of all weights
     assert np.mean(sums) == pytest.approx(weights.sum(), rel=0.02)
     assert np.std(sums) < 0.05 * weights.sum()
+
+
+def test_rows_that_count_for_nothing_are_no_rows_to_test_with():
+    weights = np.zeros(2000)
+    weights[5] = 1.0
+    sample = Sample.of(kdcode.VectorTable(None, glove_50d().head(2000).matrix, weights), 500, PRODUCT, "cpu")
+    assert len(sample.unseen) == 0
+    assert probe(sample, PRODUCT.spec(50), SCHEDULES["fast"], 0).unseen is None

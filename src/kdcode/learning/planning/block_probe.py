@@ -72,7 +72,7 @@ class Sample:
         order, chances = _drawn(table, rows, options.seed)
         picked, others = np.sort(order[:rows]), np.sort(order[rows : rows + _UNSEEN_ROWS])
         training = TrainingTable.of(_some_rows(table, picked, chances), options, device)
-        if not len(others):
+        if not len(others) or (table.weights is not None and not table.weights[others].any()):
             return cls(training, training.vectors[:0], training.vectors[:0, 0], 1.0)
         unseen = rows_of(_some_rows(table, others, chances), training.row_length, device)
         counted = _some_rows(table, others, chances).weights
