@@ -194,7 +194,7 @@ def _nearest(table: Matrix, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, An
 
 def cell(arguments: argparse.Namespace, table: str, times: int, method: str) -> dict[str, Any] | None:
     """The record of a cell: measured by a process of its own, unless the work folder has it; None without any time."""
-    flags = ["--only", table, str(times), method]
+    flags = ["--only", table, str(times), method, "--threads", str(arguments.threads)]
     for name in FILES:
         if getattr(arguments, name):
             flags += [f"--{name}", str(getattr(arguments, name))]
@@ -227,7 +227,7 @@ def main() -> None:
     if arguments.only:
         table, times, method = arguments.only
         vectors = read_table(table, {name: getattr(arguments, name) for name in FILES})
-        print(json.dumps(measure(vectors, method, 4 * vectors.size // int(times))))
+        print(json.dumps({**measure(vectors, method, 4 * vectors.size // int(times)), "threads": arguments.threads}))
         return
     everyone = [*OURS, *(peer.name for peer in PEERS), LIMIT]
     methods = arguments.methods.split(";") if arguments.methods else everyone
@@ -240,7 +240,6 @@ def main() -> None:
     rows = [row for row in cells if row is not None]
     settings = {
         "seed": 0,
-        "threads": arguments.threads,
         "minutes": arguments.minutes,
         "queries": QUERIES,
         "neighbours": NEIGHBOURS,
