@@ -20,6 +20,8 @@ _CHANGE = 1.3
 NEAR_ENOUGH = 0.997
 """The share of the bytes that may be used which should be used."""
 _MOST_TURNS = 4
+_MOST_TURNS_SHORTER = 40
+"""How often all rows are coded again at most, with another λ: longer ones, and shorter ones, which they have to be."""
 
 
 def encoded(
@@ -59,14 +61,17 @@ def within_bytes(
     taken = int(lengths[codes[:, -2]].sum())
     shorter = taken > most
     trade = 1.0
-    for _ in range(_MOST_TURNS):
+    for _ in range(_MOST_TURNS_SHORTER if shorter else _MOST_TURNS):
         trade *= _CHANGE if shorter else 1 / _CHANGE
         for group in range(_GROUPS):
             if taken <= most and (shorter or taken >= NEAR_ENOUGH * most):
                 return
-            rows = slice(group, None, _GROUPS)
+            rows = np.arange(group, len(codes), _GROUPS)
             again = encoded(codec, vectors[rows], None if weights is None else weights[rows], trade)
-            after = taken + int(lengths[again[:, -2]].sum()) - int(lengths[codes[rows, -2]].sum())
-            if not shorter and after > most:
+            after = taken + np.cumsum(lengths[again[:, -2]] - lengths[codes[rows, -2]])
+            enough = np.flatnonzero(after <= most if shorter else after > most)
+            used = len(rows) if not len(enough) else int(enough[0]) + shorter
+            if used:
+                codes[rows[:used]], taken = again[:used], int(after[used - 1])
+            if used < len(rows):
                 return
-            codes[rows], taken = again, after

@@ -1,0 +1,53 @@
+"""Rows of transform codes within a number of bytes."""
+
+import numpy as np
+import pytest
+
+import kdcode
+from kdcode.data import glove_50d
+from kdcode.learning.transform.coding import NEAR_ENOUGH, encoded, within_bytes
+from kdcode.learning.transform.design import design_codec
+
+
+@pytest.fixture(scope="module")
+def table():
+    return kdcode.VectorTable(None, glove_50d().head(1500).matrix)
+
+
+@pytest.fixture(scope="module")
+def codec(table):
+    return design_codec(table, len(table), 12.0, "fast").codec
+
+
+def bytes_of(codec, codes):
+    return int(codec.problem.lengths[codes[:, -2]].sum())
+
+
+@pytest.mark.parametrize("share", [0.9, 0.99, 0.9995, 1.02, 1.05])
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_rows_take_what_they_may_to_the_length_of_a_row(table, codec, share, is_weighted):
+    weights = np.random.default_rng(0).uniform(0.5, 1.5, len(table)) if is_weighted else None
+    codes = encoded(codec, table.matrix, weights)
+    before = codes.copy()
+    most = round(share * bytes_of(codec, codes))
+    within_bytes(codec, table.matrix, weights, codes, most)
+    least = most - max(codec.spec.lengths) if share < 1 else NEAR_ENOUGH * most
+    assert least <= bytes_of(codec, codes) <= most
+    change = (
+        np.square(codec.compose(codes) - table.matrix).sum() - np.square(codec.compose(before) - table.matrix).sum()
+    )
+    assert (change > 0) == (share < 1)
+
+
+def test_rows_that_take_nearly_what_they_may_stay(table, codec):
+    codes = encoded(codec, table.matrix)
+    before = codes.copy()
+    within_bytes(codec, table.matrix, None, codes, round(1.002 * bytes_of(codec, codes)))
+    np.testing.assert_array_equal(codes, before)
+
+
+def test_threads_give_what_one_call_gives_and_tell_of_every_row(table, codec):
+    told = []
+    codes = encoded(codec, table.matrix, on_rows=told.append)
+    assert sum(told) == len(table)
+    np.testing.assert_array_equal(codes, codec.encode_weighted(table.matrix, None))
