@@ -207,6 +207,22 @@ def test_names_resolved_at_first_use_shadow_no_module_either():
         assert isinstance(getattr(kdcode, name), ModuleType)
 
 
+def test_compression_does_not_import_the_compiler_of_torch():
+    """It takes longer to import than the rest of torch, and every command would wait for it."""
+    script = """
+import sys
+import numpy, kdcode, kdcode.nn
+
+vectors = numpy.random.default_rng(0).normal(size=(200, 8)).astype(numpy.float32)
+kdcode.compress(vectors, "6x", effort="fast")
+coded = kdcode.compress(vectors, codebook_size=4, code_length=4, effort="fast")
+kdcode.nn.CodedEmbedding(coded)
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout == "False\n", done.stderr
+
+
 def test_layers_do_not_import_learning():
     """Serving a coded table from a torch layer loads nothing of what learns codes."""
     pytest.importorskip("torch")

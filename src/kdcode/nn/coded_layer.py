@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -20,9 +20,12 @@ from kdcode.errors import OptionError
 from kdcode.nn.cpu_lookup import CpuLookup, main_tensor
 from kdcode.nn.embedding_layer import EmbeddingLayer
 from kdcode.nn.layer_content import LayerContent
-from kdcode.nn.numpy_rows import NumpyRows, refuse_recording
+from kdcode.nn.recording import refuse_recording
 from kdcode.row_cache import RowCache
 from kdcode.storage import load
+
+if TYPE_CHECKING:
+    from kdcode.nn.numpy_rows import NumpyRows
 
 CODE_FORMS = ("packed", "unpacked")
 """How codes and weights may be kept."""
@@ -93,7 +96,7 @@ class CodedLayer(EmbeddingLayer):
         for name in ("code_rows", "row_classes", "row_starts"):
             rows = content.rows.get(name)
             self.register_buffer(name, None if rows is None else torch.from_numpy(rows).to(device))
-        self.numpy_rows = NumpyRows() if form == "packed" and not spec.has_codewords else None
+        self.numpy_rows = _numpy_rows() if form == "packed" and not spec.has_codewords else None
         if form == "packed" and not trainable:
             self.codec = StoredCodec(content.codec, device=device, dtype=dtype)
         else:
@@ -269,3 +272,9 @@ def _unpack_equal(packed: Tensor, bits: int, start: int, end: int) -> Tensor:
         # by functions that torch.onnx.export knows, which are fewer than there are operators
         word = word | torch.bitwise_left_shift(wide.index_select(1, first + byte), 8 * byte)
     return torch.bitwise_right_shift(word, places & 7).bitwise_and((1 << bits) - 1)
+
+
+def _numpy_rows() -> NumpyRows:
+    from kdcode.nn.numpy_rows import NumpyRows  # here, since it takes seconds to import
+
+    return NumpyRows()

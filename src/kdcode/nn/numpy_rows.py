@@ -1,4 +1,7 @@
-"""NumpyRows: the rows of a layer that numpy or compiled code reads and decodes, those of transform codes."""
+"""NumpyRows: the rows of a layer that numpy or compiled code reads and decodes, those of transform codes.
+
+To import it takes seconds, since `torch.compiler.disable` imports the compiler: layers do so when they need it.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch._C import _get_tracing_state
 
 from kdcode.arrays import FloatArray
 from kdcode.codec import Codec
 from kdcode.codec_torch import StoredCodec
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.twin import Twin
-from kdcode.errors import OptionError
 from kdcode.stored_array import PackedRows
 
 if TYPE_CHECKING:
@@ -83,22 +84,6 @@ class NumpyRows:
 
         named = {"codes": layer.code_rows, "row_classes": layer.row_classes, "row_starts": layer.row_starts}
         return codec, self._rows.of({name: rows for name, rows in named.items() if rows is not None}, rows_of)
-
-
-def refuse_recording() -> None:
-    """Refuse to be part of a graph that is recorded to run elsewhere, where there is no numpy.
-
-    `torch.compile` is another matter: it leaves such a layer out of its graph.
-
-    Raises:
-        OptionError: by torch.export or torch.jit.trace.
-    """
-    is_exporting = getattr(torch.compiler, "is_exporting", None)
-    if (is_exporting is not None and is_exporting()) or _get_tracing_state() is not None:
-        raise OptionError(
-            "form: packed transform codes are decoded by numpy, which is no part of an exported model; make the layer "
-            'with form="unpacked"'
-        )
 
 
 def _decoded(codec: Codec, packed: PackedRows, rows: npt.NDArray[np.int64]) -> FloatArray:
