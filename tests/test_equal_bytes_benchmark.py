@@ -84,6 +84,7 @@ def test_neighbours_that_stay_are_counted():
     assert _overlap(vectors, draw.normal(size=(300, 10)).astype(np.float32)) < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "flags"),
     [("scaling.py", ["--tiny"]), ("equal_bits.py", ["--positions", "2", "--methods", "kdcode, fast;faiss RQ"])],

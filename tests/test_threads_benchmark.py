@@ -1,12 +1,14 @@
 import json
 from pathlib import Path
 
+import pytest
 from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "threads.py"
 RESULTS = BENCHMARK.parent / "results" / "threads.json"
 
 
+@pytest.mark.slow
 def test_a_tiny_run_measures_every_case(tmp_path):
     output = tmp_path / "out.json"
     printed = printed_by(BENCHMARK, "--tiny", "--output", output)

@@ -12,6 +12,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
 sys.path.append(str(FOLDER))
 
 
+@pytest.mark.slow
 def test_a_small_run_measures_every_size(tmp_path):
     printed_by(FOLDER / "transform_codes.py", "--output", tmp_path / "r.json", "--sizes", "10x", "--efforts", "fast")
     result = json.loads((tmp_path / "r.json").read_text())

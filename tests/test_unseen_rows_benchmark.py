@@ -7,6 +7,7 @@ from scripts import printed_by
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "unseen_rows.py"
 
 
+@pytest.mark.slow
 def test_a_tiny_run_is_measured(tmp_path):
     pytest.importorskip("faiss")
     output = tmp_path / "out.json"

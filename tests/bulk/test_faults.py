@@ -88,6 +88,7 @@ def test_a_killed_run_goes_on(many, codebook, tmp_path):
     assert list(load(tmp_path / "t.kdc", check="full")) == [f"w{row}" for row in range(MANY)]
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_what_is_written_and_says_how_to_go_on(many, codebook, small_disk):
     out = small_disk / "out"
     line = ("encode", many, out, "--codebook", codebook, "--rows-per-slice", "100", "--beam", "1", "--sweeps", "0")

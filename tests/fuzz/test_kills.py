@@ -73,6 +73,7 @@ for number, (name, break_it) in enumerate(faults.items()):
 """Breaks, one after another, what keeps a killed run from doing harm; says what the fuzzer makes of it."""
 
 
+@pytest.mark.slow
 def test_the_fuzzer_would_see_what_it_is_for(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FAULTS, tmp_path], cwd=FUZZ, capture_output=True, text=True, check=False

@@ -100,9 +100,9 @@ def test_rows_are_searched_in_chunks_as_at_once(codec, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
-def test_rows_that_are_a_little_too_long_are_searched_again(codec):
+def test_rows_that_are_a_little_too_long_are_searched_again(codec, monkeypatch):
     """With a margin that is too small some rows do not fit, and all do in the end."""
-    coordinates, trades = rows_of(2), np.full(200, codec.problem.trade, np.float32)
+    coordinates, trades = rows_of(2)[:30], np.full(30, codec.problem.trade, np.float32)
     careless, allowed = replace(codec.problem, margin=-4.0), codec.step_levels[0][1]
 
     def write(values, classes):
@@ -114,6 +114,7 @@ def test_rows_that_are_a_little_too_long_are_searched_again(codec):
     assert room.min() >= 0
     np.testing.assert_array_equal(write(values, classes)[1], room)
     short = replace(codec.problem, lengths=np.zeros_like(codec.problem.lengths))
+    monkeypatch.setattr(row_search, "_MOST_MARGIN", 2)  # each margin before is a search of its own
     with pytest.raises(OptionError, match="lengths: rows of 0 bytes are too short for any code"):
         fitting_rows((search_rows, lambda *_: (None, np.full(1, -1))), coordinates[:1], trades[:1], allowed, short)
     assert 0 < margin_of(12) < margin_of(1000) < 1
