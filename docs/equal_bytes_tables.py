@@ -32,6 +32,15 @@ def _errors() -> Errors:
     }
 
 
+def _minutes() -> Errors:
+    """After how many minutes a method was given up, where it was."""
+    return {
+        (row["table"], row["method"], row["times"]): row["unfinished_minutes"]
+        for row in rows_of("equal_bytes")
+        if "unfinished_minutes" in row
+    }
+
+
 def _found(names: Sequence[str], among: set[str]) -> list[str]:
     return [name for name in names if name in among]
 
@@ -46,7 +55,7 @@ def _cell(value: float | None) -> str:
 
 def equal_bytes() -> str:
     """Errors of every method at each size, a table for each table; the least of a column, but the limit, is bold."""
-    errors = _errors()
+    errors, minutes = _errors(), _minutes()
     sizes, parts = _sizes(errors), []
     for name in _found(list(TABLES), {one for one, _, _ in errors}):
         least = {
@@ -55,10 +64,12 @@ def equal_bytes() -> str:
             if any(_is_in(*key, name, times) for key in errors)
         }
         lines = []
-        for method in _found(METHODS, {method for one, method, _ in errors if one == name}):
-            row = [errors.get((name, method, times)) for times in sizes]
-            bold = [error is not None and error == least.get(times) for error, times in zip(row, sizes, strict=True)]
-            cells = [f"**{_cell(one)}**" if is_least else _cell(one) for one, is_least in zip(row, bold, strict=True)]
+        for method in _found(METHODS, {method for one, method, _ in {**errors, **minutes} if one == name}):
+            cells = []
+            for times in sizes:
+                error, given_up = (found.get((name, method, times)) for found in (errors, minutes))
+                cell = _cell(error) if given_up is None else f"> {given_up:.0f} min"
+                cells.append(f"**{cell}**" if error is not None and error == least.get(times) else cell)
             lines.append([method, *cells])
         parts.append(table([TABLES[name], *(f"{each}x" for each in sizes)], lines))
     return "\n".join(parts)
