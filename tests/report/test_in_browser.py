@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from sample_tables import coded_table
+from sample_tables import NAMES, coded_table
 
 import kdcode
 from kdcode.printable import shown
@@ -346,19 +346,13 @@ def test_a_script_that_is_not_ours_does_not_run(browser, report_file, tmp_path):
     page.close()
 
 
-@pytest.mark.parametrize(
-    ("kind", "size", "length"),
-    [
-        ("linear", 2, 9),
-        ("grouped", 300, 5),
-        ("rotated-product", 65536, 3),
-        ("scaled-rotated", 3, 4),
-        ("scaled-lstm", 9, 2),
-        ("transform", 0, 0),
-        ("transform-plain", 0, 0),
-    ],
-)
-def test_every_kind_of_codec(opened, tmp_path, kind, size, length):
+SHAPES = {"linear": (2, 9), "grouped": (300, 5), "rotated-product": (65536, 3), "scaled-lstm": (9, 2)}
+"""K and D that are not the usual ones."""
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_every_kind_of_codec(opened, tmp_path, kind):
+    size, length = SHAPES.get(kind, (3, 4))
     coded = coded_table(kind, rows=40, size=size, length=length, dim=9, symbols=[f"w{row}" for row in range(40)])
     make_report(coded.to_table(), coded).write(tmp_path / "page.html")
     page = opened(tmp_path / "page.html").page
