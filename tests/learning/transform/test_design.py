@@ -59,6 +59,16 @@ def test_rows_of_different_lengths_take_different_bytes():
     assert coded.provenance["relative_error"] < 0.05 * fixed  # equal bits for all rows could not come below it
 
 
+@pytest.mark.parametrize("ratio", [30, 50, 80])
+def test_rows_are_as_long_as_they_may_be_where_most_of_them_are_zero(ratio):
+    """A step that is halved makes few of their coordinates longer."""
+    random = np.random.default_rng(1)
+    rows = random.normal(size=(20_000, 100)) * np.geomspace(1, 0.3, 100) * np.exp(1.2 * random.normal(size=(20_000, 1)))
+    found = design_codec(kdcode.VectorTable(None, rows.astype(np.float32)), 60_000, 400 / ratio, "fast", quick=True)
+    assert found.is_full
+    assert found.relative_error < 0.15
+
+
 def test_the_bytes_of_rows_are_known_from_a_sample_where_many_rows_are_zero():
     random = np.random.default_rng(0)
     matrix = random.normal(size=(8_000, 16)).astype(np.float32)

@@ -34,7 +34,7 @@ _NATURALLY_CLOSE = 0.015
 """How near to the bits that are asked for, as a share of them, natural rows have to come."""
 _NATURAL_GAIN, _CLASS_GAIN = 0.005, 0.001
 """By what share the cost has to fall for another round."""
-_ADJUSTMENTS = 4
+_ADJUSTMENTS = 6
 _MOST_OCTAVES = 0.3
 """By how much the step changes at once, at most."""
 _ACTIVE = 0.3
@@ -226,14 +226,27 @@ class Fit:
 
     def adjusted(self, found: Outcome, bits: float) -> Outcome:
         """The same with a step that suits so many bits; the tables stay as they are."""
-        draft = found.draft
+        draft, before = found.draft, None
         for _ in range(_ADJUSTMENTS):
-            again = self._coded(draft, bits)
-            kept = replace(draft, step=again.draft.step)
-            found, draft = replace(again, draft=draft), kept
-            if abs(again.bits - bits) <= _CLOSE * bits:
+            found = self._coded(draft, bits)
+            step, found = found.draft.step, replace(found, draft=draft)
+            if abs(found.bits - bits) <= _CLOSE * bits:
                 break
+            if before is not None:
+                step = self._on_the_line(before, found, bits) or step
+            draft, before = replace(draft, step=step), found
         return found
+
+    def _on_the_line(self, one: Outcome, other: Outcome, bits: float) -> float | None:
+        """The step of so many bits on the line through two outcomes, if it rises as it should.
+
+        Where most coordinates are zero, bits change much less with the step than what `_coded` goes by.
+        """
+        octaves = math.log2(other.draft.step / one.draft.step)
+        if octaves == 0 or (other.bits - one.bits) / octaves >= 0:
+            return None
+        change = (bits - other.bits) * octaves / (other.bits - one.bits)
+        return self._coarse_enough(other.draft.step * 2.0 ** float(np.clip(change, -_MOST_OCTAVES, _MOST_OCTAVES)))
 
     def _first(self, bits: float, trade: float, lengths: tuple[int, ...]) -> Draft:
         """A draft with the tables of normal coordinates, which are the same for rows of all lengths."""
