@@ -113,7 +113,7 @@ class Benchmark:
         for one in best:
             yield self.work / f"files-{one.stem}.json", lambda one=one: self.files(one)
         for times in self.scale.distilled:
-            one = self.at(times, chosen)
+            one = self.at(times, chosen)._replace(has_codewords=True)
             yield self.work / f"distilled-{one.stem}.json", lambda one=one: self.distilled(one)
         weighted = [one._replace(is_calibrated=False) for one in best]
         for one in dict.fromkeys(one for one in (*weighted, *beside) if one not in first):
@@ -151,11 +151,14 @@ class Benchmark:
             self.original, start.coded, self.train, recipe, self.work / f"distilled-{one.stem}.pt"
         )
         rows = torch.from_numpy(better.decode(np.arange(len(better))))
+        before = changes(self.original, self.test, torch.from_numpy(np.ascontiguousarray(start.rows)), self.mean)
         few = max(1, recipe.steps // 10)
         return {
             "part": "distilled",
             **start.record,
             "bytes": better.sizes.embedding,
+            "bytes_before": start.record["bytes"],
+            "both_kl_before": before["both_kl"],
             "steps": recipe.steps,
             "train_kl_first": float(np.mean(losses[:few])),
             "train_kl_last": float(np.mean(losses[-few:])),

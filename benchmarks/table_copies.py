@@ -30,6 +30,7 @@ class Wanted(NamedTuple):
         label: the size as a table calls it: 20x, or "as int8 rows" for the size that those have.
         weighting: the weights of its rows by name; "none" counts every row alike.
         is_calibrated: whether the error of logits counts; see `compress_for_states`.
+        has_codewords: whether it must have codewords, to be trained.
     """
 
     method: str
@@ -37,11 +38,13 @@ class Wanted(NamedTuple):
     label: str
     weighting: str = "none"
     is_calibrated: bool = False
+    has_codewords: bool = False
 
     @property
     def stem(self) -> str:
         """A name for files."""
-        words = [self.method, self.label, self.weighting, *(["calibrated"] if self.is_calibrated else [])]
+        also = {"calibrated": self.is_calibrated, "codewords": self.has_codewords}
+        words = [self.method, self.label, self.weighting, *(word for word in also if also[word])]
         return " ".join(words).replace(" ", "_")
 
 
@@ -119,7 +122,7 @@ class CopiedTable:
             weights = None if one.weighting == "none" else self.weights[one.weighting]
             table, options = (
                 kdcode.as_table(self.matrix, weights=weights),
-                CompressOptions().changed(effort=self.effort),
+                CompressOptions().changed(effort=self.effort, codewords=one.has_codewords),
             )
             how = {"checkpoint": f"{path}.checkpoint"}
             if one.is_calibrated and self.root is not None:
