@@ -240,7 +240,6 @@ def main() -> None:
     rows = [row for row in cells if row is not None]
     settings = {
         "seed": 0,
-        "minutes": arguments.minutes,
         "queries": QUERIES,
         "neighbours": NEIGHBOURS,
     }
