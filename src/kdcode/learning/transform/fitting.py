@@ -35,6 +35,7 @@ _NATURALLY_CLOSE = 0.015
 _NATURAL_GAIN, _CLASS_GAIN = 0.005, 0.001
 """By what share the cost has to fall for another round."""
 _ADJUSTMENTS = 6
+"""Steps that are tried at most, to come near to the bits that are asked for."""
 _MOST_OCTAVES = 0.3
 """By how much the step changes at once, at most."""
 _ACTIVE = 0.3
@@ -233,14 +234,14 @@ class Fit:
             if abs(found.bits - bits) <= _CLOSE * bits:
                 break
             if before is not None:
-                step = self._on_the_line(before, found, bits) or step
+                step = self._secant_step(before, found, bits) or step
             draft, before = replace(draft, step=step), found
         return found
 
-    def _on_the_line(self, one: Outcome, other: Outcome, bits: float) -> float | None:
-        """The step of so many bits on the line through two outcomes, if it rises as it should.
+    def _secant_step(self, one: Outcome, other: Outcome, bits: float) -> float | None:
+        """The step that should give so many bits, by the secant through two outcomes; None if bits do not fall with it.
 
-        Where most coordinates are zero, bits change much less with the step than what `_coded` goes by.
+        Where most coordinates are zero, bits change less with the step than the rule of `_coded` expects.
         """
         octaves = math.log2(other.draft.step / one.draft.step)
         if octaves == 0 or (other.bits - one.bits) / octaves >= 0:
