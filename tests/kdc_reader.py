@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import zlib
@@ -117,8 +118,7 @@ def transform_table(meta: dict, tensors: dict[str, np.ndarray]) -> tuple[list[li
     assert all(number > 0 for name in ("steps", "search") for number in tensors[name].tolist())
     rotation = reflections(meta, tensors) if meta["reflections"] else []
     codes, vectors = [], []
-    for own, row in rows(meta, tensors):
-        code, lies = transform_row(row, own, meta, tensors)
+    for own, code, lies in transform_rows(meta, tensors):
         codes.append(code)
         step, mean = float(tensors["steps"][own]), tensors["mean"].astype(np.float64).tolist()
         vector = [x * step for x in lies]
@@ -129,12 +129,36 @@ def transform_table(meta: dict, tensors: dict[str, np.ndarray]) -> tuple[list[li
     return codes, vectors
 
 
-def rows(meta: dict, tensors: dict[str, np.ndarray]) -> list[tuple[int, bytes]]:
-    """The class and the bytes of every row."""
-    count, lengths = meta["num_embeddings"], meta["lengths"]
+def transform_rows(meta: dict, tensors: dict[str, np.ndarray]) -> list[tuple[int, list[int], list[float]]]:
+    """The class, the code and the coordinates of every row, from its slot in a block of rows."""
+    count, together, dim = meta["num_embeddings"], meta["rows_per_block"], meta["embedding_dim"]
     if not count:
-        assert not {"codes", "row_classes", "row_starts"} & set(tensors)
+        assert not {"codes", "row_classes", "row_starts", "row_breaks"} & set(tensors)
         return []
+    breaks = tensors["row_breaks"].tolist() if together > 1 else [[0, 0]]
+    slots, ahead = [], dict(breaks)
+    for row in range(count):
+        slots.append(ahead.get(row, slots[-1] + 1 if slots else -1))
+    assert breaks[0][0] == 0
+    assert all(before < after for before, after in itertools.pairwise(slots))
+    blocks = [
+        (own, *transform_block(content, own, meta, tensors))
+        for own, content in block_bytes(slots[-1] // together + 1, meta, tensors)
+    ]
+    assert {slot // together for slot in slots} == set(range(len(blocks)))
+    found = []
+    for slot in slots:
+        own, values, states, known, lies = blocks[slot // together]
+        some = slice(slot % together * dim, (slot % together + 1) * dim)
+        state = [states[some][0]] if together > 1 else []
+        sides = int("1" + "".join(map(str, known[some])), 2)
+        found.append((own, [*values[some], *state, own, sides], lies[some]))
+    return found
+
+
+def block_bytes(count: int, meta: dict, tensors: dict[str, np.ndarray]) -> list[tuple[int, bytes]]:
+    """The class and the bytes of every block."""
+    lengths = meta["lengths"]
     if len(lengths) == 1:
         assert tensors["codes"].shape == (count, lengths[0])
         return [(0, row.tobytes()) for row in tensors["codes"]]
@@ -207,15 +231,17 @@ class Decoder:
             self.range *= 256
 
 
-def transform_row(
-    row: bytes, own: int, meta: dict, tensors: dict[str, np.ndarray], decoder: Decoder | None = None
-) -> tuple[list[int], list[float]]:
-    """The code of a row, and its coordinates in steps."""
-    decoder = decoder or Decoder(row)
-    dim, state, values, lies, contexts = meta["embedding_dim"], 0, [], [], []
+def transform_block(
+    content: bytes, own: int, meta: dict, tensors: dict[str, np.ndarray], decoder: Decoder | None = None
+) -> tuple[list[int], list[int], list[int], list[float]]:
+    """The values of a block, the states before them, the sides that are known, and the coordinates in steps."""
+    decoder = decoder or Decoder(content)
+    dim, states, values, lies, contexts = meta["embedding_dim"], [0], [], [], []
+    levels = dim * meta["rows_per_block"]
     magnitudes = tensors["magnitudes"].reshape(-1).tolist()
-    for i in range(dim):
-        moved = int(tensors["coordinate_contexts"][i]) + int(tensors["class_contexts"][own])
+    for i in range(levels):
+        state = states[-1]
+        moved = int(tensors["coordinate_contexts"][i % dim]) + int(tensors["class_contexts"][own])
         context, quantizer = min(max(moved, 0), meta["contexts"] - 1), state % 2
         table = 2 * context + quantizer
         first = sum(magnitudes[:table]) + 2 * table
@@ -232,13 +258,13 @@ def transform_row(
         lies.append((1 if value % 2 else -1) * (2 * size - quantizer - moved_by) if value else 0.0)
         values.append(value)
         contexts.append(context)
-        state = next_state(state, size % 2, meta["states"])
+        states.append(next_state(state, size % 2, meta["states"]))
     left = 8 * (meta["lengths"][own] - decoder.renewals) - 32 + decoder.range.bit_length() - 1
     assert left >= 0
-    known = [decoder.bit() for _ in range(min(left, 16, dim))]
+    known = [decoder.bit() for _ in range(min(left, 16, levels))]
     for i, above in enumerate(known):
         lies[i] += (1 if above else -1) * float(tensors["sides"][contexts[i]]) / 128
-    return [*values, own, int("1" + "".join(map(str, known)), 2)], lies
+    return values, states, known, lies
 
 
 def excess(decoder: Decoder) -> int:

@@ -34,8 +34,12 @@ lengths that are the default here their blocks differ in width, and those of "un
 is grouped with a rotation and row scales.
 """
 
-TRANSFORM_NAMES = ("transform", "transform-plain")
-"""Transform codes: rows of several lengths and two steps, after a rotation; and rows of one length, without one."""
+TRANSFORM_NAMES = ("transform", "transform-plain", "transform-blocks", "transform-plain-blocks")
+"""Transform codes: rows of several lengths and two steps, after a rotation; rows of one length, without one ("plain");
+and both with blocks of several rows."""
+
+ROWS_PER_BLOCK = 3
+"""Rows of a block, in the kinds with blocks."""
 
 NAMES = (*CODEWORD_NAMES, *TRANSFORM_NAMES)
 """Every kind of codec."""
@@ -56,7 +60,7 @@ SCALE_BITS = 3
 def spec_of(kind: str = "linear", dtype: str = "float32", *, length: int = 4, size: int = 4, dim: int = 7) -> CodecSpec:
     """The spec of one of `NAMES`; d may be as small as the code length. Transform codes follow from d alone."""
     if kind in TRANSFORM_NAMES:
-        return transform_codec(dim, plain=kind == "transform-plain").spec
+        return _transform_codec_of(kind, dim, 0).spec
     changes: dict[str, object] = {"codebook_dtype": dtype, "scale_bits": SCALE_BITS if "scaled" in kind else 0}
     composition = kind.rsplit("-", maxsplit=1)[-1]
     if kind == "projected":
@@ -85,12 +89,18 @@ def codec_with(spec: CodecSpec, seed: int = 0) -> Codec:
     return make_codec(spec, weights)
 
 
-def transform_codec(dim: int = 7, *, plain: bool = False, seed: int = 0) -> Transform:
+def _transform_codec_of(kind: str, dim: int, seed: int) -> Transform:
+    blocks = ROWS_PER_BLOCK if "blocks" in kind else 1
+    return transform_codec(dim, plain="plain" in kind, rows_per_block=blocks, seed=seed)
+
+
+def transform_codec(dim: int = 7, *, plain: bool = False, rows_per_block: int = 1, seed: int = 0) -> Transform:
     """A codec for vectors of d numbers of spread 1, with random mean and rotation.
 
     Args:
         dim: d.
         plain: whether all rows have one length and one step, and there is no rotation.
+        rows_per_block: rows that are coded together.
         seed: of all that is random.
     """
     random = np.random.default_rng(seed)
@@ -98,7 +108,8 @@ def transform_codec(dim: int = 7, *, plain: bool = False, seed: int = 0) -> Tran
     sizes = np.arange(12)
     shares = np.exp(-np.square((2 * sizes - np.arange(2)[:, None]) / spreads[:, None, None]) / 2) + 1e-4
     tables = fitted_tables(1000 * shares, np.full((3, 2), 0.05))
-    lengths = [dim // 4 + 1, dim // 2 + 1, dim + 2]
+    levels = rows_per_block * dim
+    lengths = [levels // 4 + 1, levels // 2 + 1, levels + 2]
     lengths = lengths[-1:] if plain else lengths * 2
     reflections = 0 if plain else min(dim - 1, 3)
     spec = TransformSpec(
@@ -114,6 +125,7 @@ def transform_codec(dim: int = 7, *, plain: bool = False, seed: int = 0) -> Tran
         frequencies=len(tables.frequencies),
         lengths=tuple(lengths),
         mean_length=float(np.mean(lengths)),
+        rows_per_block=rows_per_block,
     )
     stored = {
         "mean": (random.normal(size=dim) / 4).astype(np.float32),
@@ -137,7 +149,7 @@ def codec_of(
 ) -> Codec:
     """A codec of one of `NAMES` with random weights; codebook dtype, D and K are those of codes with codewords."""
     if kind in TRANSFORM_NAMES:
-        return transform_codec(dim, plain=kind == "transform-plain", seed=seed)
+        return _transform_codec_of(kind, dim, seed)
     return codec_with(spec_of(kind, dtype, length=length, size=size, dim=dim), seed)
 
 

@@ -18,6 +18,7 @@ from kdcode.codec.transform.row_index import ROWS_PER_START
 from kdcode.codec.transform.spec import (
     MAX_CLASSES,
     MAX_CONTEXTS,
+    MAX_ROWS_PER_BLOCK,
     MORE_ROW_BYTES,
     MOST_SIDES,
     ROW_BYTES_PER_LEVEL,
@@ -89,7 +90,7 @@ def test_every_tensor_is_on_the_page_and_no_other():
 
 
 def test_every_tensor_of_transform_codes_is_on_the_page_and_no_other():
-    spec = spec_of("transform")
+    spec = spec_of("transform-blocks")
     written = {**spec.tensor_layout(), **spec.row_layout(300)}
     dtypes = {
         name: next(code for code, dtype in DTYPES.items() if dtype == kind) for name, (kind, _) in written.items()
@@ -134,8 +135,8 @@ def test_the_row_that_is_decoded_by_hand_is_one(by_hand, lookup_path):
 
 def test_every_step_of_it_is_as_the_page_says(by_hand):
     decoder = kdc_reader.Decoder(ROW)
-    code, _ = kdc_reader.transform_row(ROW, 0, asdict(by_hand.spec), by_hand.stored, decoder)
-    assert code == [1, 4, 0, 0, 0b1101]
+    values, _, sides, _ = kdc_reader.transform_block(ROW, 0, asdict(by_hand.spec), by_hand.stored, decoder)
+    assert (values, sides) == ([1, 4, 0], [1, 0, 1])
     documented = re.findall(r"^\| ([0-9a-f]+) \| ([0-9a-f]+) \| (?:value|bit) (\d+) \|", DOC, flags=re.MULTILINE)
     assert [(int(span, 16), int(code, 16), int(read)) for span, code, read in documented] == decoder.trace
 
@@ -178,10 +179,11 @@ def test_every_constant_is_on_the_page():
     assert f"at most {MAX_SYMBOL_BYTES:,} bytes" in DOC
     assert f"C from 1 to {MAX_CLASSES}" in DOC
     assert f"T, from 1 to {MAX_CONTEXTS}" in DOC
-    assert f"at most {ROW_BYTES_PER_LEVEL}·d + {MORE_ROW_BYTES}" in DOC
+    assert f"at most {ROW_BYTES_PER_LEVEL}·R·d + {MORE_ROW_BYTES}" in DOC
+    assert f"R, from 1 to {MAX_ROWS_PER_BLOCK}" in DOC
     assert f"z at most {ESCAPE_BITS}" in DOC
-    assert f"min(r, {MOST_SIDES}, d) bits" in DOC
-    assert f"⌈N/{ROWS_PER_START}⌉" in DOC
+    assert f"min(r, {MOST_SIDES}, R·d)" in DOC
+    assert f"⌈B/{ROWS_PER_START}⌉" in DOC
     assert f"add up to 2¹⁵{'.' if PRECISION == 15 else ''}" in DOC
     assert f"/{1 / SHIFT_UNIT:.0f}, with its sign" in DOC
     assert f"`sides[t]`/{1 / SIDE_UNIT:.0f}" in DOC

@@ -24,6 +24,7 @@ class OptionKeywords(TypedDict, total=False):
     scale_bits: int
     codebook_dtype: Literal["float32", "float16", "int8"]
     row_bytes: float | None
+    rows_per_block: int | None
     codewords: bool
     loss: Literal["squared", "cosine"]
     learner: LearnerOptions | Literal["additive", "straight-through", "encoder", "random"] | None

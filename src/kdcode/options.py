@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 from kdcode.codec import CodecSpec, Sizes
 from kdcode.codec.quantized import DTYPE_BYTES
 from kdcode.codec.spec import COMPOSITIONS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS, TRANSFORM
+from kdcode.codec.transform.spec import MAX_ROWS_PER_BLOCK
 from kdcode.errors import OptionError
 from kdcode.option_fields import check_fields, option
 from kdcode.symbols import RowNumbers, StoredSymbols
@@ -138,6 +139,13 @@ class CompressOptions:
     row_bytes: float | None = option(
         None, "Bytes for each row of transform codes, with its share of everything else: 4 d / 10 is 10x.", above=0
     )
+    rows_per_block: int | None = option(
+        None,
+        "Rows of transform codes that are coded together: more lose less, and take longer to read alone. Chosen by "
+        "default; 1 unless rows are narrow or short.",
+        low=1,
+        high=MAX_ROWS_PER_BLOCK,
+    )
     loss: str = option(
         "squared", "Minimise the squared error of the vectors, or (cosine) of the normalised vectors.", choices=LOSSES
     )
@@ -164,6 +172,8 @@ class CompressOptions:
             )
         if self.composition == TRANSFORM:
             self._check_transform()
+        elif self.rows_per_block is not None and self.codewords:
+            raise OptionError("rows_per_block is for transform codes, and codewords leaves these out; give one of both")
         side_by_side = self.composition in ("product", "grouped")
         if self.codeword_dim is not None and side_by_side:
             follows = "the code length" if self.composition == "product" else "the groups"

@@ -17,6 +17,7 @@ import numpy as np
 from kdcode import bitpack
 from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.transform.reflections import packed_shape, stored_numbers
+from kdcode.codec.transform.row_blocks import BlockCodes
 from kdcode.coded import CodedTable
 from kdcode.storage import save
 
@@ -64,7 +65,7 @@ def frequencies(magnitudes: int, falling: int) -> list[int]:
     return [2**15 - 2 * sum(own) - 70, *own, 70]
 
 
-def transform_codec(lengths: tuple[int, ...], reflections: int, states: int) -> Transform:
+def transform_codec(lengths: tuple[int, ...], reflections: int, states: int, together: int = 1) -> Transform:
     """A codec of transform codes, of 7 dimensions and two contexts, all of whose tensors are formulas."""
     magnitudes = np.array([[3, 2], [5, 4]], dtype=np.uint16)
     tables = [frequencies(int(most), 2 - number // 2) for number, most in enumerate(magnitudes.reshape(-1))]
@@ -83,6 +84,7 @@ def transform_codec(lengths: tuple[int, ...], reflections: int, states: int) -> 
         frequencies=sum(len(table) for table in tables),
         lengths=lengths,
         mean_length=lengths[classes // 2] - 0.25,
+        rows_per_block=together,
     )
     stored = {
         "mean": waves(dim),
@@ -107,17 +109,21 @@ def transform_codec(lengths: tuple[int, ...], reflections: int, states: int) -> 
 
 
 def transform_table(symbols: list[str] | None, codec: Transform, rows: int, note: dict[str, Any]) -> CodedTable:
-    """Rows whose values go up to escapes, each in the shortest class that has room for it, with all its sides."""
-    own = []
-    for row in range(rows):
-        values = [(row * column + row // 3 + column) % (3 + row % 5) for column in range(7)]
-        values[row % 7] += 25 * (row % 4 == 1)
+    """Rows whose values go up to escapes, blocks in the shortest class that has room for them, with all sides."""
+    own, blocks = [], codec.spec.row_blocks
+    for first in range(0, rows, blocks.rows):
+        values = np.zeros((blocks.rows, 7), dtype=np.int64)
+        for row in range(first, min(first + blocks.rows, rows)):
+            values[row - first] = [(row * column + row // 3 + column) % (3 + row % 5) for column in range(7)]
+            values[row - first, row % 7] += 25 * (row % 4 == 1)
         for kind in np.argsort(codec.spec.lengths, kind="stable"):
-            room = int(codec.coder.write(np.array([values]), np.array([kind]), None)[1][0])
+            room = int(codec.coder.write(values.reshape(1, -1), np.array([kind]), None)[1][0])
             if room >= 0:
-                own.append([*values, int(kind), 1 << room | (row * 11 + 5) % (1 << room)])
+                sides = 1 << room | (first * 11 + 5) % (1 << room)
+                block = BlockCodes(values.reshape(1, -1), np.array([kind]), np.array([sides]))
+                own.append(blocks.row_codes(block, np.zeros(blocks.rows, dtype=np.int64), np.arange(blocks.rows)))
                 break
-    return CodedTable.from_codes(symbols, np.array(own), codec, note)
+    return CodedTable.from_codes(symbols, np.concatenate(own)[:rows], codec, note)
 
 
 def tables() -> dict[str, CodedTable]:
@@ -143,6 +149,10 @@ def tables() -> dict[str, CodedTable]:
         "transform-ragged": transform_table(MANY[:90], transform_codec((7, 3, 5, 9), 3, 8), 90, NOTE),
         "transform-many": transform_table(None, transform_codec((9, 4), 0, 32), 270, {}),
         "transform-codebook": transform_table(None, transform_codec((7, 4), 6, 1), 3, NOTE).codebook(),
+        "transform-blocks": transform_table(MANY[:90], transform_codec((28, 12, 20, 36), 3, 8, 4), 90, NOTE),
+        "transform-equal-blocks": transform_table(SYMBOLS, transform_codec((27,), 0, 4, 3), 10, NOTE).select(
+            [4, 5, 0, 1, 2, 7, 9, 8]
+        ),
         "row-numbers": table(None, named("linear", 1, 300, 2, codebook_dtype="int8"), rows=40, note=NOTE),
     }
 

@@ -50,7 +50,8 @@ def test_a_packed_layer_takes_the_bytes_of_the_file(layer_class, kind, dtype):
         assert sum(value.nbytes for value in tensors.values()) == coded.sizes.embedding
         expected = {f"codec.{name}": str(value.dtype) for name, value in coded.codec.tensors().items()}
         found = {name: str(value.dtype).removeprefix("torch.") for name, value in tensors.items()}
-        ragged = {"row_classes": "uint8", "row_starts": "int64"} if kind == "transform" else {}
+        ragged = {"row_classes": "uint8", "row_starts": "int64"} if kind in ("transform", "transform-blocks") else {}
+        ragged |= {"row_breaks": "int64"} if "blocks" in kind else {}
         expected = {
             name: own.replace("uint16", "int16") for name, own in expected.items()
         }  # torch lacks much of uint16
@@ -75,7 +76,8 @@ def test_a_layer_is_built_from_its_configuration_and_a_state_dict(layer_class, k
         layer = layer_class(coded, 3, **form, dtype=torch.bfloat16)
         config = json.loads(json.dumps(layer.config))
         other = layer_class.from_config(config)
-        if "lstm" not in kind and (kind != "transform" or form["form"] == "unpacked"):  # there zeros are no rows
+        ragged = kind in ("transform", "transform-blocks")
+        if "lstm" not in kind and (not ragged or form["form"] == "unpacked"):  # there zeros are no rows
             assert torch.equal(other(GRID), torch.zeros_like(layer(GRID)))
         other.load_state_dict(stored(layer))
         assert torch.equal(other(GRID), layer(GRID))

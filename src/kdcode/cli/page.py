@@ -168,10 +168,11 @@ def code_text(code: Sequence[int], spec: CodecSpec) -> str:
 
     if not isinstance(spec, TransformSpec):
         return "-".join(str(int(value)) for value in code)
-    *values, row_class, sides = code
+    values, (*state, row_class, sides) = code[: spec.code_length], code[spec.code_length :]
     levels = " ".join(str(level) for level in signed(np.array(values)).tolist())
     signs = f"{sides:b}"[1:].replace("1", "+").replace("0", "-")
-    return f"{levels} ({spec.lengths[row_class]} bytes, {f'sides {signs}' if signs else 'no sides'})"
+    length = f"{spec.lengths[row_class]} bytes" + (f" of {spec.rows_per_block} rows, state {state[0]}" if state else "")
+    return f"{levels} ({length}, {f'sides {signs}' if signs else 'no sides'})"
 
 
 def code_shape(coded: CodedTable) -> dict[str, str]:
@@ -181,8 +182,10 @@ def code_shape(coded: CodedTable) -> dict[str, str]:
     spec = coded.spec
     if isinstance(spec, TransformSpec):
         lengths = f" on average, {len(spec.lengths)} lengths from {min(spec.lengths)} to {max(spec.lengths)}"
-        mean = coded.packed.nbytes / len(coded) if len(coded) else spec.mean_length
+        together = spec.rows_per_block
+        mean = coded.packed.nbytes * together / len(coded) if len(coded) else spec.mean_length
         each = f"{mean:.1f} bytes{lengths}" if len(spec.lengths) > 1 else f"{spec.lengths[0]} bytes"
+        each += f", for blocks of {together} rows" if together > 1 else ""
         rotation = f"rotation of {spec.reflections} reflections, {spec.reflection_bits} bits a number"
         return {
             "code": f"a level for each dimension, {each}",

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+_BYTES_AT_ONCE = 1 << 22
+
 Pieces = dict[str, npt.NDArray[Any]]
 """The numbers that follow in each tensor of rows, by name."""
 
@@ -26,6 +28,17 @@ class RowWriter(Protocol):
 
     def layout(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Type and shape of the tensors, of all rows that were added; none are in a file of no rows."""
+
+
+def written(writer: RowWriter, packed: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[Any]]:
+    """The tensors of all (N, row bytes) packed rows, in memory."""
+    at_once = max(1, _BYTES_AT_ONCE // packed.shape[1])
+    pieces = [writer.add(packed[start : start + at_once]) for start in range(0, len(packed), at_once)]
+    pieces.append(writer.rest())
+    return {
+        name: np.concatenate([piece[name] for piece in pieces if name in piece]).reshape(shape)
+        for name, (_, shape) in writer.layout().items()
+    }
 
 
 class PlainWriter:

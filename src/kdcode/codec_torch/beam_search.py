@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kdcode.arrays import FloatArray
 from kdcode.codec import BlockSum, Codec
+from kdcode.codec.transform.spec import MAX_ROWS_PER_BLOCK
 from kdcode.codec_torch.icm import SumSearch
 from kdcode.codec_torch.nearest import nearest_labels
 from kdcode.codec_torch.parallel import parallel_chunks
@@ -62,7 +63,8 @@ def _encode_by_rows(codec: Codec, vectors: npt.NDArray[Any], beam: int, sweeps: 
     """What the codec finds for some rows at a time."""
     if vectors.ndim != 2:
         return codec.encode(vectors, beam=beam, sweeps=sweeps)
-    at_once = max(1, min(_MOST_ROWS, _ROWS_FLOATS // max(1, vectors.shape[1])))
+    at_once = min(_MOST_ROWS, _ROWS_FLOATS // max(1, vectors.shape[1]))
+    at_once = max(1, at_once // MAX_ROWS_PER_BLOCK) * MAX_ROWS_PER_BLOCK  # rows that are coded together stay so
     starts = range(0, max(1, len(vectors)), at_once)
     found: dict[int, npt.NDArray[np.int64]] = {}
 

@@ -76,7 +76,8 @@ class TransformModule(CodecModule):
         """(n, columns) codes to (n, d) vectors."""
         codes = codes.long()
         values, classes, sides = codes[:, : self.spec.code_length], codes[:, -2], codes[:, -1]
-        quantizer = self._quantizers(values)
+        state = codes[:, self.spec.code_length] if self.spec.rows_per_block > 1 else torch.zeros_like(classes)
+        quantizer = self._quantizers(values, state)
         contexts = self.contexts[classes].long()
         size = (values + 1).bitwise_right_shift(1)  # of the level
         lies = (2 * size - quantizer).to(self.dtype) - self.shifts[2 * contexts + quantizer]
@@ -85,11 +86,10 @@ class TransformModule(CodecModule):
         found = found * self.steps[classes][:, None]
         return (found if self.rotation is None else found @ self.rotation.t()) + self.mean
 
-    def _quantizers(self, values: Tensor) -> Tensor:
-        """(n, d) which of the two quantizers each of (n, d) code values is of."""
+    def _quantizers(self, values: Tensor, state: Tensor) -> Tensor:
+        """(n, d) which of the two quantizers each of (n, d) code values is of, by the (n,) states before them."""
         table = torch.tensor(self._transitions, device=values.device)
         odd = (values + 1).bitwise_right_shift(1).bitwise_and(1)
-        state = torch.zeros_like(values[:, 0])
         found = []
         for position in range(self.spec.code_length):
             found.append(state.bitwise_and(1))
@@ -119,7 +119,7 @@ class TransformModule(CodecModule):
         found = {
             "mean": codec.stored["mean"],
             "steps": codec.stored["steps"],
-            "contexts": codec.contexts.astype(np.uint8),
+            "contexts": codec.contexts[:, : self.spec.embedding_dim].astype(np.uint8),
             "shifts": codec.tables.shift_of,
             "sides": codec.side_of,
         }

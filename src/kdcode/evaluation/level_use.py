@@ -69,12 +69,13 @@ def level_use(coded: CodedTable) -> LevelUse | None:
     if not isinstance(spec, TransformSpec):
         return None
     dim, columns = spec.embedding_dim, 2 * _MOST + 1
-    counts, places, taken = np.zeros(dim * columns, dtype=np.int64), np.arange(dim) * columns + _MOST, 0
+    counts, places = np.zeros(dim * columns, dtype=np.int64), np.arange(dim) * columns + _MOST
     for _, codes in coded.code_chunks():
         levels = np.clip(signed(codes[:, :dim].astype(np.int64)), -_MOST, _MOST)
         counts += np.bincount((levels + places).reshape(-1), minlength=len(counts))
-        taken += int(np.asarray(spec.lengths)[codes[:, -2]].sum())
     every = counts.reshape(dim, columns)
     used = np.flatnonzero(every.any(axis=0)) - _MOST
     largest = max(1, int(np.abs(used).max(initial=0)))
-    return LevelUse(every[:, _MOST - largest : _MOST + largest + 1], taken / len(coded), coded.shared_codes)
+    return LevelUse(
+        every[:, _MOST - largest : _MOST + largest + 1], coded.packed.nbytes / len(coded), coded.shared_codes
+    )

@@ -142,9 +142,8 @@ def _codebook(
 def _transformed(table: VectorTable, parts: SampleParts, options: CompressOptions, rows: int) -> CodedTable:
     """The same with transform codes: other rows lose as much as those of the sample."""
     started = time.monotonic()
-    bytes_per_row = float(options.row_bytes or 0)
     spare = _SPARE + _SPARE_OF_FEW / len(parts.kept) ** 0.5
-    codec = design_codec(parts.learned(table), rows, bytes_per_row, options.effort, options.seed, spare=spare).codec
+    codec = design_codec(parts.learned(table), rows, options, spare=spare).codec
     codes = encoded(codec, table.matrix)
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
     identity = run_identity(table, options.as_dict(), "codebook")

@@ -252,6 +252,8 @@ def _learned(
     table, share, rows = shard.table, shard.share, len(shard)
     if options.composition == TRANSFORM:
         return _transformed(shard, options, settings, on_step), None
+    if options.rows_per_block is not None:
+        raise OptionError("rows_per_block is for transform codes: give it with a size, or with composition='transform'")
     spec = checked_spec(shard, options)  # refuses what cannot work before anything is done
     if table.weights is not None and options.learning.name == "encoder":
         raise OptionError("rows with weights are for other learners than the encoder")

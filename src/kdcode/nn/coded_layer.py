@@ -19,7 +19,7 @@ from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 from kdcode.nn.cpu_lookup import CpuLookup, main_tensor
 from kdcode.nn.embedding_layer import EmbeddingLayer
-from kdcode.nn.layer_content import LayerContent
+from kdcode.nn.layer_content import ROW_BUFFERS, LayerContent, buffer_of
 from kdcode.nn.recording import refuse_recording
 from kdcode.row_cache import RowCache
 from kdcode.storage import load
@@ -59,6 +59,7 @@ class CodedLayer(EmbeddingLayer):
     code_rows: Tensor
     row_classes: Tensor | None
     row_starts: Tensor | None
+    row_breaks: Tensor | None
     expanded: Tensor | None
     codec: CodecModule | StoredCodec
     is_being_loaded = False
@@ -93,7 +94,7 @@ class CodedLayer(EmbeddingLayer):
         self._expanded_from: tuple[int, ...] = ()
         self.register_buffer("expanded", None, persistent=False)
         self._lookup = CpuLookup(RowCache(self.embedding_dim, room[1]) if room[1] else None)
-        for name in ("code_rows", "row_classes", "row_starts"):
+        for name in ROW_BUFFERS:
             rows = content.rows.get(name)
             self.register_buffer(name, None if rows is None else torch.from_numpy(rows).to(device))
         self.numpy_rows = _numpy_rows() if form == "packed" and not spec.has_codewords else None
@@ -113,7 +114,7 @@ class CodedLayer(EmbeddingLayer):
         try:
             arguments = dict(config)
             shape = make_spec(arguments.pop("codec")), arguments.pop("num_embeddings")
-            blank = LayerContent.blank(*shape, arguments["form"], arguments.pop("code_bytes", None))
+            blank = LayerContent.blank(*shape, arguments["form"], arguments.pop("row_lengths", {}))
             dtype = getattr(torch, arguments.pop("dtype"))
             return cls(blank, **arguments, device=device, dtype=dtype)
         except (KeyError, TypeError, AttributeError) as error:
@@ -122,10 +123,10 @@ class CodedLayer(EmbeddingLayer):
     @property
     def config(self) -> dict[str, Any]:
         """JSON values that `from_config` builds a layer of the same shape from."""
-        ragged = {} if self.row_classes is None else {"code_bytes": len(self.code_rows)}
+        lengths = self._row_lengths
         return {
             "num_embeddings": self.num_embeddings,
-            **ragged,
+            **({"row_lengths": lengths} if lengths else {}),
             "codec": asdict(self.codec.spec),
             "padding_idx": self.padding_idx,
             "form": self.form,
@@ -134,6 +135,14 @@ class CodedLayer(EmbeddingLayer):
             "expand_below": self.expand_below,
             "cache": self.cache,
         }
+
+    @property
+    def _row_lengths(self) -> dict[str, int]:
+        """The lengths of tensors of rows that do not follow from N, by name."""
+        if self.numpy_rows is None:
+            return {}
+        layout = self.codec.spec.row_layout(self.num_embeddings)
+        return {name: len(self.get_buffer(buffer_of(name))) for name, (_, shape) in layout.items() if shape[0] is None}
 
     @property
     def nbytes(self) -> int:

@@ -13,6 +13,9 @@ from kdcode.codec import Codec, CodecSpec, codec_from_tensors
 from kdcode.codec_torch.twin import for_torch
 from kdcode.coded import CodedTable
 
+ROW_BUFFERS = ("code_rows", "row_classes", "row_starts", "row_breaks")
+"""The buffers of layers that have rows: the codes, and where packed rows of several lengths begin, and blocks."""
+
 
 @dataclass(frozen=True, eq=False)
 class LayerContent:
@@ -21,8 +24,7 @@ class LayerContent:
     Args:
         codec: what the codes mean.
         num_embeddings: N.
-        rows: the arrays by the names of a layer's buffers: `code_rows`, and `row_classes` and `row_starts` where packed
-            rows have several lengths.
+        rows: the arrays by the names of a layer's buffers, some of `ROW_BUFFERS`.
     """
 
     codec: Codec
@@ -42,18 +44,18 @@ class LayerContent:
         if coded.codec.may_overflow:
             coded.checked_rows()
         stored = coded.codec.row_tensors(coded.packed)
-        rows = {_buffer_of(name): for_torch(np.array(array)) for name, array in stored.items()}
+        rows = {buffer_of(name): for_torch(np.array(array)) for name, array in stored.items()}
         return cls(coded.codec, len(coded), rows)
 
     @classmethod
-    def blank(cls, spec: CodecSpec, num_embeddings: int, form: str, code_bytes: int | None) -> LayerContent:
+    def blank(cls, spec: CodecSpec, num_embeddings: int, form: str, row_lengths: Mapping[str, int]) -> LayerContent:
         """The content of a layer of some shape, to be replaced.
 
         Args:
             spec: of the codec.
             num_embeddings: N.
             form: how the codes are kept.
-            code_bytes: of all rows together, where their lengths differ.
+            row_lengths: of the tensors of rows whose lengths do not follow from N, by name.
         """
         codec = codec_from_tensors(spec, spec.blank_tensors())
         if form != "packed":
@@ -61,12 +63,12 @@ class LayerContent:
             return cls(codec, num_embeddings, {"code_rows": codes})
         rows = {}
         for name, (dtype, shape) in spec.row_layout(num_embeddings).items():
-            known = tuple(code_bytes if length is None else length for length in shape)
-            rows[_buffer_of(name)] = for_torch(np.zeros(known, dtype))  # type: ignore[arg-type]
+            known = tuple(row_lengths[name] if length is None else length for length in shape)
+            rows[buffer_of(name)] = for_torch(np.zeros(known, dtype))
         return cls(codec, num_embeddings, rows)
 
 
-def _buffer_of(tensor: str) -> str:
+def buffer_of(tensor: str) -> str:
     """The buffer of a layer that has a tensor of a file."""
     return "code_rows" if tensor == "codes" else tensor
 

@@ -18,6 +18,7 @@ from kdcode.codec import Codec
 from kdcode.codec_torch import StoredCodec
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.twin import Twin
+from kdcode.nn.layer_content import buffer_of
 from kdcode.stored_array import PackedRows
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ class NumpyRows:
             stored = {name: rows.view(layout[name][0]) for name, rows in arrays.items()}
             return codec.rows_of_tensors(stored, layer.num_embeddings)
 
-        named = {"codes": layer.code_rows, "row_classes": layer.row_classes, "row_starts": layer.row_starts}
-        return codec, self._rows.of({name: rows for name, rows in named.items() if rows is not None}, rows_of)
+        names = codec.spec.row_layout(layer.num_embeddings)
+        return codec, self._rows.of({name: layer.get_buffer(buffer_of(name)) for name in names}, rows_of)
 
 
 def _decoded(codec: Codec, packed: PackedRows, rows: npt.NDArray[np.int64]) -> FloatArray:

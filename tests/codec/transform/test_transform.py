@@ -23,6 +23,9 @@ CODECS = [
     transform_codec(40),
     transform_codec(1),
     transform_codec(2),
+    transform_codec(7, rows_per_block=4),
+    transform_codec(2, plain=True, rows_per_block=16),
+    transform_codec(20, rows_per_block=3),
 ]
 
 
@@ -39,16 +42,21 @@ def test_what_is_packed_is_unpacked_again(codec):
     packed = codec.pack(codes)
     assert packed.shape == (500, codec.spec.row_bytes)
     np.testing.assert_array_equal(codec.unpack(packed), codes)
+    if codec.spec.rows_per_block > 1:
+        np.testing.assert_array_equal(packed[:, 0], np.arange(500) % codec.spec.rows_per_block)
     if codec.spec.classes > 1:
-        np.testing.assert_array_equal(packed[:, 0], codes[:, -2])
+        blocks = packed[:, packed.shape[1] - codec.spec.block_bytes :]
+        np.testing.assert_array_equal(blocks[:, 0], codes[:, -2])
         lengths = np.array(codec.spec.lengths)[codes[:, -2]]
-        assert not packed[:, 1:][np.arange(packed.shape[1] - 1) >= lengths[:, None]].any()
+        assert not blocks[:, 1:][np.arange(blocks.shape[1] - 1) >= lengths[:, None]].any()
+    some = np.array([7, 400, 8, 8, 12, 499])
+    np.testing.assert_array_equal(codec.unpack(packed[some]), codes[some])
     np.testing.assert_array_equal(codec.decode_packed(packed), codec.decode(codes))
 
 
 @pytest.mark.usefixtures("lookup_path")
 @settings(max_examples=25)
-@given(seed=st.integers(0, 10**6), which=st.integers(0, 4), scale=st.sampled_from([0.01, 1.0, 30.0]))
+@given(seed=st.integers(0, 10**6), which=st.integers(0, len(CODECS) - 1), scale=st.sampled_from([0.01, 1.0, 30.0]))
 def test_any_vector_has_a_code_that_packs(lookup_path, seed, which, scale):
     codec = CODECS[which]
     codes = codec.encode(scale * vectors_of(codec, 5, seed))
@@ -63,14 +71,18 @@ def test_compiled_code_gives_what_numpy_gives(codec):
         codes = codec.encode(vectors)
         packed = codec.pack(codes)
         unpacked = codec.unpack(packed)
-        coordinates = codec._coordinates_of(*codec._split(codes))
+        blocks = codec.spec.row_blocks.block_codes(codes)
+        blocks = blocks._replace(sides=codec.coder.read(codec.blocks_of(packed)[0])[1])  # those of the last one too
+        coordinates = codec._coordinates_of(*blocks)
     with compiled.using("1"):
         np.testing.assert_array_equal(codec.pack(codes), packed)
         np.testing.assert_array_equal(codec.unpack(packed), unpacked)
-        np.testing.assert_array_equal(codec.compiled.decode(packed), coordinates)  # to the last bit
+        np.testing.assert_array_equal(codec.decode_packed(packed), codec.decode(codes))
+        bytes_of_blocks = codec.blocks_of(packed)[0]
+        np.testing.assert_array_equal(codec.compiled.decode(bytes_of_blocks), coordinates)  # to the last bit
         for count in (1, 2, 3, 4, 5, 7):
-            np.testing.assert_array_equal(codec.compiled.decode(packed[:count]), coordinates[:count])
-            np.testing.assert_array_equal(codec.compiled.read(packed[:count])[0], unpacked[:count, :-2])
+            np.testing.assert_array_equal(codec.compiled.decode(bytes_of_blocks[:count]), coordinates[:count])
+            np.testing.assert_array_equal(codec.compiled.read(bytes_of_blocks[:count])[0], blocks.values[:count])
 
 
 @pytest.mark.usefixtures("lookup_path")

@@ -69,7 +69,7 @@ def test_tables_count_levels_and_how_far_coordinates_lie_from_them():
     coordinates = (0.2 + 3.6 * random.random((4000, 1))).astype(np.float32)  # quantizer 0 has 0, 2 and 4 here
     values = np.where(coordinates < 1, 0, np.where(coordinates < 3, 1, 3))
     contexts = np.zeros_like(values)
-    tables = LevelStatistics().counted_tables(coordinates, values, contexts, 1, (1, 5))
+    tables = LevelStatistics().counted_tables(coordinates, values, contexts, 1, (1, 5)).whole
     shares = [float((values == value).mean()) for value in (0, 1, 3)]
     stored = tables.frequencies[: tables.magnitudes[0, 0] + 2].astype(float)
     assert stored[0] == pytest.approx(shares[0] * (1 << 15), rel=0.05)

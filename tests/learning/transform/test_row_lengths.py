@@ -26,14 +26,20 @@ def test_there_are_as_many_lengths_as_rows_that_differ_make_worth_while():
     assert few < many
 
 
-def test_a_longer_and_a_shorter_length_are_added_where_that_takes_no_bits():
-    assert with_spare_lengths((10, 20, 30, 40), 25.0) == (10, 20, 30, 40)
-    assert with_spare_lengths((20, 30, 40), 25.0) == (20, 30, 40, 44)
-    assert with_spare_lengths((24, 25, 26, 27, 28), 25.0) == (20, 24, 25, 26, 27, 28, 31)
-    assert with_spare_lengths((30,), 25.5) == (25,)
+def test_a_longer_and_a_shorter_length_are_added_where_there_are_classes_for_them():
+    assert with_spare_lengths(np.array([10, 20, 30, 40]), 4, 25.0) == (10, 20, 30, 40)
+    assert with_spare_lengths(np.array([24, 25, 30, 40]), 4, 25.0) == (24, 25, 30, 40)
+    assert with_spare_lengths(np.array([20, 30, 40]), 4, 25.0) == (20, 30, 40, 44)
+    assert with_spare_lengths(np.array([24, 25, 26, 27, 28]), 8, 25.0) == (20, 24, 25, 26, 27, 28, 31)
+    assert with_spare_lengths(np.array([30]), 4, 25.5) == (25,)
 
 
-def test_every_scale_has_the_lengths_that_its_rows_need_and_the_longest():
+def test_one_of_several_lengths_makes_room_for_a_shorter_one():
+    natural = np.repeat([31, 32, 33, 34, 35, 36, 37, 50], [9, 9, 9, 1, 9, 9, 9, 9])
+    assert with_spare_lengths(natural, 8, 35.0) == (28, 31, 32, 33, 35, 36, 37, 50)
+
+
+def test_every_scale_has_the_lengths_that_its_rows_need_and_the_shortest_and_the_longest():
     lengths = (10, 12, 14, 16, 18, 40)
     taken = np.concatenate([np.resize([10, 12, 14], 200), np.full(200, 16), [10, 12, 14, 16, 18]])
     assert row_kinds(lengths, taken, None) == [RowKind(1.0, place) for place in range(6)]
@@ -42,9 +48,9 @@ def test_every_scale_has_the_lengths_that_its_rows_need_and_the_longest():
     for scale, place in row_kinds(lengths, taken, scales):
         found.setdefault(scale, []).append(lengths[place])
     assert found[0.5] == [10, 12, 14, 40]
-    assert found[1.0] == [16, 40]
-    assert found[4.0][-2:] == [18, 40]  # few rows, and so at most four lengths and the longest
-    assert len(found[4.0]) <= 5
+    assert found[1.0] == [10, 16, 40]
+    assert found[4.0][-2:] == [18, 40]  # few rows, and so at most four lengths beside the shortest and the longest
+    assert len(found[4.0]) <= 6
 
 
 def test_no_more_kinds_than_a_codec_may_have():

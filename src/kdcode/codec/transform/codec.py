@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
@@ -13,20 +12,18 @@ import numpy.typing as npt
 from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.codec import CodeArray, Codec, Search
-from kdcode.codec.row_writing import RowWriter
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform.compiled_levels import CompiledLevels
 from kdcode.codec.transform.level_tables import LevelTables
-from kdcode.codec.transform.ragged_rows import RaggedRows
-from kdcode.codec.transform.ragged_writer import RaggedWriter
 from kdcode.codec.transform.range_coder import bit_lengths
 from kdcode.codec.transform.reflections import product, reflection_vectors
+from kdcode.codec.transform.row_blocks import BlockCodes
 from kdcode.codec.transform.row_coder import RowCoder
+from kdcode.codec.transform.row_forms import TransformRows
 from kdcode.codec.transform.row_search import RowProblem, fitting_rows, margin_of, search_rows
 from kdcode.codec.transform.spec import SIDE_UNIT, TransformSpec
 from kdcode.codec.transform.viterbi import LevelCosts
 from kdcode.errors import OptionError
-from kdcode.stored_array import ArrayInFile, PackedRows
 
 _ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 1 << 12, 1 << 20
 _WEIGHTS = (1 / 4, 4.0)
@@ -35,17 +32,20 @@ _MOST_TRADE = 1e6
 """The largest λ, in squared steps for each bit: rows are all zero long before."""
 _LARGE = 1e30
 """Vectors of larger numbers are rotated in float64."""
+_NEXT_TO_NOTHING = 1e-4
+"""What λ is multiplied by for a last block that is filled up with zeros: their levels are to be zero, as in `pack`."""
 _FEW_ROWS, _FEW_NUMBERS = 64, 1 << 15
 """Rows that compiled code decodes at a time: as many as have so many numbers, and enough to read the rotation for."""
 
 
-class Transform(Codec):
+class Transform(TransformRows, Codec):
     """Transform codes.
 
     A vector is `mean + y Rᵀ`, where R is a product of reflections and y_i the step of the row's class times what level
     i stands for. A code has d columns, the levels as code values (0, 1, 2, 3, 4 for 0, 1, -1, 2, -2), then the class of
-    the row, and the sides of its first coordinates: a one, and for each coordinate whether it lies above its level. The
-    tensors are, beside `mean`, `steps` and the `reflections`:
+    the row, and the sides of its first coordinates: a one, and for each coordinate whether it lies above its level.
+    Where several rows make a block, they share a class, and before it there is a column for the state of the trellis
+    (see `RowBlocks`). The tensors are, beside `mean`, `steps` and the `reflections`:
 
         coordinate_contexts, class_contexts   the context of coordinate i in a row of class c is the sum of both, kept
                                               within those that there are
@@ -76,9 +76,9 @@ class Transform(Codec):
 
     @cached_property
     def contexts(self) -> npt.NDArray[np.int64]:
-        """(classes, d) the context of each coordinate in rows of a class."""
+        """(classes, levels) the context of each coordinate in blocks of a class."""
         found = self.stored["coordinate_contexts"].astype(np.int64) + self.stored["class_contexts"][:, None]
-        return np.clip(found, 0, self.spec.contexts - 1)
+        return np.tile(np.clip(found, 0, self.spec.contexts - 1), self.spec.rows_per_block)
 
     @cached_property
     def rotation(self) -> FloatArray | None:
@@ -96,7 +96,7 @@ class Transform(Codec):
         trade = float(self.stored["search"][0])
         bits = self.tables.costs((self.spec.codebook_size - 1) // 2)  # both signs of a magnitude are values below K
         costs = LevelCosts(bits, self.tables.shift_of, self.spec.states)
-        margin = margin_of(self.spec.embedding_dim)
+        margin = margin_of(self.spec.block_levels)
         return RowProblem(self.tables, costs, self.contexts, self.coder.lengths, trade, margin)
 
     @cached_property
@@ -108,7 +108,7 @@ class Transform(Codec):
     def coder(self) -> RowCoder:
         """What turns codes into rows and back."""
         spec, lengths = self.spec, np.array(self.spec.lengths, dtype=np.int64)
-        own = (self.stored["steps"], self.side_of, spec.states, spec.most_sides, spec.codebook_size)
+        own = (self.stored["steps"], self.side_of, spec.states, spec.most_block_sides, spec.codebook_size)
         return RowCoder(self.tables, self.contexts, lengths, *own)
 
     @classmethod
@@ -130,29 +130,45 @@ class Transform(Codec):
     def pack(self, codes: IntArray) -> npt.NDArray[np.uint8]:
         """(n, columns) codes to (n, row bytes) packed rows: the class where there are several, then its bytes.
 
+        Where several rows make a block, codes are those of all rows that were encoded, in order, and a packed row is
+        its place in the block and the whole block.
+
         Raises:
-            OptionError: the codes are not those of this codec, or too long for the class of their row.
+            OptionError: the codes are not those of this codec, or too long for the class of their block.
         """
         self.check_codes(codes)
         packed = np.zeros((len(codes), self.spec.row_bytes), dtype=np.uint8)
-        first = int(self.spec.classes > 1)
         at_once = self._rows_at_once()
         for start in range(0, len(codes), at_once):
             some = slice(start, start + at_once)
-            values, classes, sides = self._split(codes[some])
-            written, room = self.compiled.write(values, classes, sides) or self.coder.write(values, classes, sides)
-            wrong = room != bit_lengths(sides) - 1
-            if wrong.any():
-                row = int(wrong.argmax())
-                length = self.spec.lengths[classes[row]]
-                raise OptionError(
-                    f"codes: row {start + row} has {bit_lengths(sides)[row] - 1} sides, and the {length} bytes of its "
-                    f"class have room for {room[row]}; encode a vector to have a code that fits"
-                )
-            if first:
-                packed[some, 0] = classes
-            packed[some, first:] = written[:, : self.spec.row_bytes - first]
+            packed[some] = self._packed(codes[some], start)
         return packed
+
+    def _packed(self, codes: IntArray, start: int) -> npt.NDArray[np.uint8]:
+        """(n, row bytes) packed rows of a few codes, of rows from number `start` on."""
+        spec = self.spec
+        values, classes, sides = spec.row_blocks.block_codes(codes)
+        left = -len(codes) % spec.rows_per_block  # rows that the last block has not
+        if left:
+            room = self._written(values[-1:], classes[-1:])[1]
+            sides[-1] <<= max(0, int(room[0]) - (spec.rows_per_block - left) * spec.embedding_dim)
+        written, room = self.compiled.write(values, classes, sides) or self.coder.write(values, classes, sides)
+        wrong = room != bit_lengths(sides) - 1
+        if wrong.any():
+            block = int(wrong.argmax())
+            length, row = spec.lengths[classes[block]], start + block * spec.rows_per_block
+            raise OptionError(
+                f"codes: row {row} has {bit_lengths(sides)[block] - 1} sides, and the {length} bytes of its "
+                f"class have room for {room[block]}; encode a vector to have a code that fits"
+            )
+        first = int(spec.classes > 1)
+        blocks = np.empty((len(values), spec.block_bytes), dtype=np.uint8)
+        blocks[:, :first] = classes[:, None]
+        blocks[:, first:] = written[:, : spec.block_bytes - first]
+        if spec.rows_per_block == 1:
+            return blocks
+        number, place = np.divmod(np.arange(len(codes)), spec.rows_per_block)
+        return np.column_stack([place.astype(np.uint8), blocks[number]])
 
     def unpack(self, packed: npt.NDArray[np.uint8]) -> bitpack.UnsignedArray:
         """(n, row bytes) packed rows to (n, columns) codes.
@@ -164,9 +180,10 @@ class Transform(Codec):
         at_once = self._rows_at_once()
         for start in range(0, len(packed), at_once):
             some = slice(start, start + at_once)
-            values, sides = self.compiled.read(packed[some]) or self.coder.read(packed[some])
-            codes[some, :-2], codes[some, -1] = values, sides
-            codes[some, -2] = packed[some, 0] if self.spec.classes > 1 else 0
+            blocks, numbers, places = self.blocks_of(packed[some])
+            values, sides = self.compiled.read(blocks) or self.coder.read(blocks)
+            classes = blocks[:, 0].astype(np.int64) if self.spec.classes > 1 else np.zeros(len(blocks), dtype=np.int64)
+            codes[some] = self.spec.row_blocks.row_codes(BlockCodes(values, classes, sides), numbers, places)
         return codes
 
     def check_codes(self, codes: IntArray) -> None:
@@ -174,57 +191,28 @@ class Transform(Codec):
         columns = len(self.spec.widths)
         if codes.ndim != 2 or codes.shape[1] != columns or codes.dtype.kind not in "iu":
             raise OptionError(f"codes: expected integers of shape (rows, {columns}), got {codes.dtype} {codes.shape}")
-        values, classes, sides = self._split(codes)
+        dim = self.spec.embedding_dim
         limits = (
-            (values, 0, self.spec.codebook_size),
-            (classes, 0, self.spec.classes),
-            (sides, 1, self.spec.sides_end),
+            (codes[:, :dim], 0, self.spec.codebook_size),
+            (codes[:, dim:-2], 0, self.spec.states),
+            (codes[:, -2], 0, self.spec.classes),
+            (codes[:, -1], 1, self.spec.sides_end),
         )
         for part, low, high in limits:
             if part.size and (int(part.min()) < low or int(part.max()) >= high):
                 raise OptionError(f"codes: expected values in [{low}, {high}), got {part.min()} to {part.max()}")
 
-    def _split(self, codes: IntArray) -> tuple[CodeArray, CodeArray, CodeArray]:
-        """(n, d) code values, (n,) classes and (n,) sides of (n, columns) codes."""
-        whole = np.asarray(codes, dtype=np.int64)
-        return whole[:, :-2], whole[:, -2], whole[:, -1]
-
-    def stored_rows(self, packed: PackedRows) -> PackedRows:
-        """(N, row bytes) packed rows in the form that a table keeps them in: without the zeros after short rows."""
-        if self.spec.classes == 1 or isinstance(packed, RaggedRows):
-            return packed
-        return RaggedRows.of(np.asarray(packed), self.spec.lengths)
-
-    def row_writer(self) -> RowWriter:
-        """What makes the tensors of `row_tensors` of rows that come in chunks."""
-        return super().row_writer() if self.spec.classes == 1 else RaggedWriter(self.spec.lengths)
-
-    def check_rows(self, rows: PackedRows) -> None:
-        """Check that rows begin where those before them end."""
-        if isinstance(rows, RaggedRows):
-            rows.check()
-
-    def rows_of_equal_length(self, rows: PackedRows) -> Iterable[npt.NDArray[np.uint8]]:
-        """The bytes of all rows, those together that are equally long."""
-        return rows.of_each_class() if isinstance(rows, RaggedRows) else super().rows_of_equal_length(rows)
-
-    def row_tensors(self, rows: PackedRows) -> dict[str, ArrayInFile]:
-        """What a file keeps of the rows of a table, by name."""
-        return rows.tensors() if isinstance(rows, RaggedRows) else super().row_tensors(rows)
-
-    def rows_of_tensors(self, tensors: Mapping[str, ArrayInFile], count: int) -> PackedRows:
-        """The rows of a file; undoes `row_tensors`."""
-        if self.spec.classes == 1:
-            return super().rows_of_tensors(tensors, count)
-        return RaggedRows.from_tensors(tensors, count, self.spec.lengths)
-
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes to (n, d) vectors of type `dtype`."""
-        return self._rotated(self._coordinates_of(*self._split(codes)))
+        whole, dim = np.asarray(codes, dtype=np.int64), self.spec.embedding_dim
+        states = whole[:, dim] if self.spec.rows_per_block > 1 else None
+        return self._rotated(self._coordinates_of(whole[:, :dim], whole[:, -2], whole[:, -1], states))
 
-    def _coordinates_of(self, values: CodeArray, classes: CodeArray, sides: CodeArray) -> FloatArray:
-        """(n, d) coordinates of codes, times the step of the row."""
-        found = self.coder.coordinates(values, classes, sides).astype(self.dtype)
+    def _coordinates_of(
+        self, values: CodeArray, classes: CodeArray, sides: CodeArray, states: CodeArray | None = None
+    ) -> FloatArray:
+        """(n, d) coordinates of codes of rows, or of blocks, times the step."""
+        found = self.coder.coordinates(values, classes, sides, states).astype(self.dtype)
         return np.asarray(found * self.stored["steps"][classes][:, None].astype(self.dtype))
 
     @cached_property
@@ -246,7 +234,11 @@ class Transform(Codec):
         at_once = max(_FEW_ROWS, _FEW_NUMBERS // self.spec.embedding_dim)
         for start in range(0, len(packed), at_once):
             some = slice(start, start + at_once)
-            vectors[some] = self._rotated(self.compiled.decode(packed[some]))
+            blocks, numbers, places = self.blocks_of(packed[some])
+            coordinates = self.compiled.decode(blocks)
+            if self.spec.rows_per_block > 1:
+                coordinates = self.spec.row_blocks.own(coordinates, numbers, places)
+            vectors[some] = self._rotated(coordinates)
 
     def _rotated(self, coordinates: FloatArray) -> FloatArray:
         """(n, d) coordinates to (n, d) vectors; they may be the same array."""
@@ -281,43 +273,56 @@ class Transform(Codec):
         codes = self.encode_weighted(np.atleast_2d(array), None)
         return codes.reshape(*array.shape[:-1], codes.shape[1])
 
-    def encode_weighted(self, vectors: FloatArray, weights: DoubleArray | None, trade: float = 1.0) -> CodeArray:
+    def encode_weighted(
+        self, vectors: FloatArray, weights: DoubleArray | None, trade: float = 1.0, longest: int | None = None
+    ) -> CodeArray:
         """(n, columns) codes of (n, d) vectors whose squared errors count by (n,) weights, 1 where left out.
 
         Args:
             vectors: finite numbers.
             weights: positive; 1 is that of an average row of the table that the codec was made for.
             trade: what λ is multiplied by: more makes rows shorter.
+            longest: bytes that blocks take at most, or as few as there are; any number if None.
         """
-        coordinates = self.coordinates(vectors)
-        levels = self.step_levels
+        together, lengths = self.spec.row_blocks, self.problem.lengths
+        coordinates = together.joined(self.coordinates(vectors))
+        if weights is not None:
+            weights = _block_means(weights, together.rows)
         nominal = float(self.stored["search"][1])
-        wanted = np.full(len(vectors), nominal) if weights is None else nominal / np.sqrt(weights.clip(min=1e-12))
-        steps = np.log([step for step, _ in levels])
+        wanted = np.full(len(coordinates), nominal) if weights is None else nominal / np.sqrt(weights.clip(min=1e-12))
+        trades = np.full(len(coordinates), self.problem.trade * trade)
+        if len(vectors) % together.rows:
+            trades[-1] *= _NEXT_TO_NOTHING
+        steps = np.log([step for step, _ in self.step_levels])
         own = np.abs(steps - np.log(wanted)[:, None]).argmin(axis=1)
-        found = np.zeros((len(vectors), len(self.spec.widths)), dtype=np.int64)
-        for number, (step, allowed) in enumerate(levels):
-            rows = np.flatnonzero(own == number)
-            if len(rows):
+        found = BlockCodes(
+            np.zeros(coordinates.shape, dtype=np.int64), *np.zeros((2, len(coordinates)), dtype=np.int64)
+        )
+        for number, (step, allowed) in enumerate(self.step_levels):
+            blocks = np.flatnonzero(own == number)
+            if len(blocks):
                 reach = 2.0 * self.spec.codebook_size
                 with np.errstate(over="ignore"):  # what is beyond reach, in whatever unit, is cut off
-                    scaled = np.clip(coordinates[rows] / self.dtype.type(step), -reach, reach).astype(np.float32)
-                own_weights = np.ones(len(rows)) if weights is None else weights[rows] * (step / nominal) ** 2
-                trades = self.problem.trade * trade / np.clip(own_weights, *_WEIGHTS)
-                found[rows] = self._searched(scaled, trades.astype(np.float32), allowed)
-        return found
+                    scaled = np.clip(coordinates[blocks] / self.dtype.type(step), -reach, reach).astype(np.float32)
+                own_weights = np.ones(len(blocks)) if weights is None else weights[blocks] * (step / nominal) ** 2
+                own_trades = trades[blocks] / np.clip(own_weights, *_WEIGHTS)
+                few = allowed if longest is None else allowed[: max(1, int((lengths[allowed] <= longest).sum()))]
+                searched = self._searched(scaled, own_trades.astype(np.float32), few)
+                for part, new in zip(found, searched, strict=True):
+                    part[blocks] = new
+        return together.row_codes(found, *np.divmod(np.arange(len(vectors)), together.rows))
 
-    def _searched(self, scaled: FloatArray, trades: FloatArray, allowed: IntArray) -> CodeArray:
-        """(n, columns) codes of (n, d) coordinates in steps, with (n,) λ."""
-        steps = (self._levels, self._written)
+    def _searched(self, scaled: FloatArray, trades: FloatArray, allowed: IntArray) -> BlockCodes:
+        """Codes of (m, levels) coordinates of blocks in steps, with (m,) λ."""
+        steps, most = (self._levels, self._written), self.spec.most_block_sides
         values, classes, room = fitting_rows(steps, scaled, trades, allowed, self.problem)
         none = np.ones(len(scaled), dtype=np.int64)
         at_level = self._coordinates_of(values, classes, none) / self.stored["steps"][classes][:, None]
-        above = (scaled[:, : self.spec.most_sides] > at_level[:, : self.spec.most_sides]).astype(np.int64)
+        above = (scaled[:, :most] > at_level[:, :most]).astype(np.int64)
         sides = none
         for place in range(above.shape[1]):
             sides = np.where(place < room, 2 * sides + above[:, place], sides)
-        return np.column_stack([values, classes, sides])
+        return BlockCodes(values, classes, sides)
 
     def _levels(
         self, scaled: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
@@ -347,4 +352,12 @@ class Transform(Codec):
         return self.encode_weighted(vectors, None)[:, : self.spec.code_length]
 
     def _rows_at_once(self, beam: int = 0) -> int:
-        return max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // self.spec.embedding_dim))
+        """Rows of whole blocks."""
+        together = self.spec.rows_per_block
+        return max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // self.spec.embedding_dim) // together) * together
+
+
+def _block_means(weights: DoubleArray, rows: int) -> DoubleArray:
+    """(m,) the means of (n,) weights over blocks of so many rows."""
+    first = np.arange(0, len(weights), rows)
+    return np.asarray(np.add.reduceat(weights, first) / np.diff([*first, len(weights)]))

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode import bitpack
-from kdcode.arrays import IntArray
-from kdcode.codec.transform.ragged_writer import Bytes, RaggedWriter
+from kdcode.codec.row_writing import written
+from kdcode.codec.transform.numbered_rows import Bytes, NumberedRows, Numbers
+from kdcode.codec.transform.ragged_writer import RaggedWriter
 from kdcode.codec.transform.row_index import GROUP, ROWS_PER_START
 from kdcode.compiled import Kernels, kernels
 from kdcode.digests import BLOCK_BYTES
@@ -27,10 +28,8 @@ _BLOCKS_AT_ONCE = 1 << 12
 """Blocks of 256 rows whose classes are unpacked at a time, at most: 8 MiB of them."""
 _BYTES_AT_ONCE = 1 << 22
 
-Numbers = npt.NDArray[np.int64]
 
-
-class RaggedRows:
+class RaggedRows(NumberedRows):
     """(N, row bytes) packed rows, as far as callers see: the class of a row, its bytes, and zeros up to the longest.
 
     Args:
@@ -44,16 +43,13 @@ class RaggedRows:
         StorageError: arrays that do not fit together.
     """
 
-    dtype = np.dtype(np.uint8)
-    ndim = 2
-
     def __init__(
         self, count: int, lengths: Sequence[int], codes: ArrayInFile, row_classes: ArrayInFile, row_starts: ArrayInFile
     ) -> None:
+        super().__init__((count, max(lengths) + 1))
         self._count, self._codes, self._classes, self._starts = count, codes, row_classes, row_starts
         self.lengths = np.array(lengths, dtype=np.int64)
         self._bits = bitpack.bits_for(len(lengths))
-        self.shape = (count, int(self.lengths.max()) + 1)
         end = sum(self._place(count - 1)[1:]) if count else 0
         if end != len(codes):
             raise StorageError(f"codes: {len(codes)} bytes, where the rows end at byte {end}")
@@ -66,16 +62,7 @@ class RaggedRows:
             packed: (N, row bytes) rows that begin with their class.
             lengths: bytes of a row by class.
         """
-        writer = RaggedWriter(lengths)
-        at_once = max(1, _BYTES_AT_ONCE // packed.shape[1])
-        pieces = [writer.add(packed[start : start + at_once]) for start in range(0, len(packed), at_once)]
-        pieces.append(writer.rest())
-        layout = writer.layout()
-        arrays = {
-            name: np.concatenate([piece[name] for piece in pieces]).reshape(shape)
-            for name, (_, shape) in layout.items()
-        }
-        return cls(len(packed), lengths, **arrays)
+        return cls(len(packed), lengths, **written(RaggedWriter(lengths), packed))
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, ArrayInFile], count: int, lengths: Sequence[int]) -> RaggedRows:
@@ -93,32 +80,6 @@ class RaggedRows:
     def nbytes(self) -> int:
         """Bytes of the rows themselves, their index left out."""
         return len(self._codes)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("rows of different lengths are copied to become an array")
-        return np.asarray(self[:], dtype=dtype)
-
-    def __getitem__(self, key: int | slice | Sequence[int] | IntArray | npt.NDArray[np.bool_]) -> Bytes:
-        """Rows as numpy gives them: (row bytes,) of an integer, else (n, row bytes) of a slice, integers or a mask."""
-        if isinstance(key, slice):
-            return self._copied(np.arange(*key.indices(self._count)))
-        rows = np.asarray(key)
-        if rows.dtype.kind == "b":
-            if rows.shape != (self._count,):
-                raise IndexError(f"a mask of shape {rows.shape} for {self._count} rows")
-            return self._copied(np.flatnonzero(rows))
-        if rows.dtype.kind not in "iu" and rows.size:
-            raise IndexError(f"rows are integers, a slice or a mask, got {rows.dtype}")
-        flat = rows.reshape(-1).astype(np.int64)
-        if flat.size and int(flat.min()) < 0:
-            flat = np.where(flat < 0, flat + self._count, flat)
-        if flat.size and (int(flat.min()) < 0 or int(flat.max()) >= self._count):
-            raise IndexError(f"rows from {rows.min()} to {rows.max()} of {self._count}")
-        return self._copied(flat).reshape(*rows.shape, self.shape[1])
 
     def of_each_class(self) -> Iterator[Bytes]:
         """For each class the (n, length) bytes of its rows; all of them together take as much as the rows do."""

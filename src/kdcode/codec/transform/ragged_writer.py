@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode.codec.row_writing import Pieces
+from kdcode.codec.transform.numbered_rows import Bytes
 from kdcode.codec.transform.row_index import GROUP, ROWS_PER_START, index_layout
 from kdcode.errors import OptionError
-
-Bytes = npt.NDArray[np.uint8]
 
 
 class RaggedWriter:

@@ -1,4 +1,4 @@
-"""RowCoder: levels, classes and sides to the bytes of rows and back, and to what they stand for."""
+"""RowCoder: levels, classes and sides to bytes and back, and to what they stand for; a row here is a block of rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RowCoder:
 
     Args:
         tables: of levels.
-        contexts: (classes, d) of coordinates by class of the row.
+        contexts: (classes, levels) of coordinates by class; those of the rows of a block are the same.
         lengths: (classes,) bytes of a row.
         steps: (classes,) of rows.
         side_of: (T,) how far from its level a coordinate lies, in steps, where its side is known.
@@ -84,9 +84,15 @@ class RowCoder:
             raise StorageError(f"row_classes: found a class that is not below {len(self.lengths)}")
         return packed[:, 1:], classes
 
-    def coordinates(self, values: Values, classes: Values, sides: Values) -> FloatArray:
-        """(n, d) coordinates of (n, d) code values, (n,) classes and (n,) sides, in steps."""
-        quantizer, level, contexts = states_before(values, self.states) & 1, signed(values), self.contexts[classes]
+    def coordinates(
+        self, values: Values, classes: Values, sides: Values, first_states: Values | None = None
+    ) -> FloatArray:
+        """(n, d) coordinates of (n, d) code values, (n,) classes and (n,) sides, in steps.
+
+        They are those of whole blocks, or of single rows, whose trellis begins with (n,) states.
+        """
+        quantizer, level = states_before(values, self.states, first_states) & 1, signed(values)
+        contexts = self.contexts[classes, : values.shape[1]]
         shift = self.tables.shift_of[2 * contexts + quantizer]
         lies = np.where(level != 0, 2 * np.abs(level) - quantizer - shift, 0).astype(np.float32)
         found = np.where(level < 0, -lies, lies)

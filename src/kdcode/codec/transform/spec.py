@@ -13,8 +13,10 @@ import numpy.typing as npt
 from kdcode import bitpack
 from kdcode.codec.sizes import Sizes
 from kdcode.codec.spec import TRANSFORM, CodecSpec, within
+from kdcode.codec.transform.blocked_rows import BlockedRows
 from kdcode.codec.transform.level_tables import TOTAL
 from kdcode.codec.transform.reflections import packed_shape
+from kdcode.codec.transform.row_blocks import RowBlocks
 from kdcode.codec.transform.row_index import index_bytes, index_layout
 from kdcode.codec.transform.trellis import STATES
 from kdcode.errors import OptionError
@@ -23,10 +25,13 @@ from kdcode.stored_array import PackedRows
 
 MAX_CLASSES = 256
 MAX_CONTEXTS = 256
+MAX_ROWS_PER_BLOCK = 64
+BREAK_BYTES = 16
+"""What tells where the first block begins, where blocks have several rows."""
 ROW_BYTES_PER_LEVEL, MORE_ROW_BYTES = 8, 64
-"""A row has at most so many bytes for each level, and so many more: no level takes more than 50 bits."""
+"""A block has at most so many bytes for each level, and so many more: no level takes more than 50 bits."""
 MOST_SIDES = 16
-"""Of how many coordinates, at most, the end of a row says on which side of their level they lie."""
+"""Of how many coordinates, at most, the end of a block says on which side of their level they lie."""
 SIDE_UNIT = 1 / 128
 """What one unit of a stored side is, as a share of the step."""
 REFLECTION_BITS = (4, 5, 6, 8)
@@ -39,8 +44,8 @@ _BYTES = {"float32": 4, "uint16": 2, "uint8": 1, "int8": 1}
 class TransformSpec(CodecSpec):
     """The shape of a transform codec: a code has D = d levels, one for each coordinate after a rotation.
 
-    Rows are entropy-coded, each by itself, into one of a few lengths: a row has a class, which says its length in
-    bytes. With one class all rows are equally long.
+    Rows are entropy-coded in blocks: each row by itself, or several narrow rows together. A block takes one of a few
+    lengths: it has a class, which says its length in bytes. With one class all blocks are equally long.
 
     Args:
         reflections: k, how many Householder reflections the rotation is a product of; 0 for none.
@@ -48,8 +53,9 @@ class TransformSpec(CodecSpec):
         states: of the trellis.
         contexts: T, for each of which there are tables of frequencies.
         frequencies: F, how many numbers all tables have together.
-        lengths: (classes,) bytes of a row, by class.
-        mean_length: bytes of a row on average, over those that the codec was made for.
+        lengths: (classes,) bytes of a block, by class.
+        mean_length: bytes of a block on average, over those that the codec was made for.
+        rows_per_block: how many rows a block has.
     """
 
     reflections: int = 0
@@ -59,6 +65,7 @@ class TransformSpec(CodecSpec):
     frequencies: int = 4
     lengths: tuple[int, ...] = (1,)
     mean_length: float = 1.0
+    rows_per_block: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(self.lengths))
@@ -74,7 +81,8 @@ class TransformSpec(CodecSpec):
         within("contexts", self.contexts, 1, MAX_CONTEXTS)
         within("frequencies", self.frequencies, 4 * self.contexts, self.contexts * 2 * (self.codebook_size + 2))
         within("lengths", len(self.lengths), 1, MAX_CLASSES)
-        most = ROW_BYTES_PER_LEVEL * self.embedding_dim + MORE_ROW_BYTES
+        within("rows_per_block", self.rows_per_block, 1, MAX_ROWS_PER_BLOCK)
+        most = ROW_BYTES_PER_LEVEL * self.block_levels + MORE_ROW_BYTES
         for length in self.lengths:
             within("lengths", length, 0 if len(self.lengths) > 1 else 1, most)
         if not 0 <= self.mean_length <= max(self.lengths):
@@ -88,8 +96,9 @@ class TransformSpec(CodecSpec):
     @property
     def words(self) -> str:
         """The shape in words, such as: transform, 40 bytes per row, rotation of 99 reflections, 8 states."""
-        each = f"{self.mean_length:.1f} bytes per row on average, {self.classes} lengths"
-        each = each if self.classes > 1 else f"{self.lengths[0]} bytes per row"
+        unit = "row" if self.rows_per_block == 1 else f"block of {self.rows_per_block} rows"
+        each = f"{self.mean_length:.1f} bytes per {unit} on average, {self.classes} lengths"
+        each = each if self.classes > 1 else f"{self.lengths[0]} bytes per {unit}"
         rotation = f"rotation of {self.reflections} reflections" if self.reflections else "no rotation"
         return f"{TRANSFORM}, {each}, {rotation}, {self.states} states"
 
@@ -100,19 +109,33 @@ class TransformSpec(CodecSpec):
 
     @property
     def classes(self) -> int:
-        """How many classes of rows there are."""
+        """How many classes of blocks there are."""
         return len(self.lengths)
+
+    @property
+    def block_levels(self) -> int:
+        """How many levels a block has."""
+        return self.rows_per_block * self.embedding_dim
+
+    @cached_property
+    def row_blocks(self) -> RowBlocks:
+        """How rows make up blocks."""
+        return RowBlocks(self.rows_per_block, self.embedding_dim, self.states)
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Bits of each column of an unpacked code: d levels, the class of the row, and sides of coordinates."""
-        own = (bitpack.bits_for(self.classes), self.most_sides + 1)
-        return (bitpack.bits_for(self.codebook_size),) * self.code_length + own
+        """Bits of each column of an unpacked code: see `column_ends`."""
+        return tuple(bitpack.bits_for(end) for end in self.column_ends)
 
     @property
     def most_sides(self) -> int:
-        """Of how many coordinates a row may say on which side of their level they lie."""
+        """Of how many coordinates of a row it may be known on which side of their level they lie."""
         return min(MOST_SIDES, self.embedding_dim)
+
+    @property
+    def most_block_sides(self) -> int:
+        """Of how many coordinates a block may say so: its first ones."""
+        return min(MOST_SIDES, self.block_levels)
 
     @property
     def sides_end(self) -> int:
@@ -121,18 +144,29 @@ class TransformSpec(CodecSpec):
 
     @property
     def column_ends(self) -> tuple[int, ...]:
-        """What the integers of each column of a code are below."""
-        return (self.codebook_size,) * self.code_length + (self.classes, self.sides_end)
+        """What the integers of each column of a code are below.
+
+        A code has d levels, the state of the trellis before them where blocks have several rows, the class of the
+        block, and the sides of coordinates.
+        """
+        state = (self.states,) if self.rows_per_block > 1 else ()
+        return (*(self.codebook_size,) * self.code_length, *state, self.classes, self.sides_end)
 
     @property
     def bits(self) -> int:
-        """Bits of a row on average, its class counted."""
-        return math.ceil(8 * self.mean_length) + (bitpack.bits_for(self.classes) if self.classes > 1 else 0)
+        """Bits of a row on average, its share of the class of its block counted."""
+        classes = bitpack.bits_for(self.classes) if self.classes > 1 else 0
+        return math.ceil((8 * self.mean_length + classes) / self.rows_per_block)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a packed block in memory: its class, where there are several, and as much as the longest have."""
+        return max(self.lengths) + (self.classes > 1)
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a packed row in memory: its class, where there are several, and as much as the longest rows have."""
-        return max(self.lengths) + (self.classes > 1)
+        """Bytes of a packed row in memory: its place in its block, where blocks have several rows, and the block."""
+        return self.block_bytes + (self.rows_per_block > 1)
 
     @property
     def has_invalid_codes(self) -> bool:
@@ -178,9 +212,13 @@ class TransformSpec(CodecSpec):
 
     def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
         """The type and shape of the stored tensors of N rows, by name; None for what the rows themselves decide."""
-        if self.classes == 1:
+        if self.rows_per_block == 1 and self.classes == 1:
             return super().row_layout(num_embeddings)
-        return {"codes": ("uint8", (None,)), **index_layout(num_embeddings, self.classes)}
+        if self.rows_per_block == 1:
+            return {"codes": ("uint8", (None,)), **index_layout(num_embeddings, self.classes)}
+        index = {name: (dtype, (None, *shape[1:])) for name, (dtype, shape) in index_layout(1, self.classes).items()}
+        codes = (None, self.block_bytes) if self.classes == 1 else (None,)
+        return {"codes": ("uint8", codes), **index, "row_breaks": ("uint64", (None, 2))}
 
     @property
     def own_bytes(self) -> int:
@@ -189,12 +227,14 @@ class TransformSpec(CodecSpec):
 
     def sizes(self, num_embeddings: int, symbol_bytes: int = 0) -> Sizes:
         """The bytes of each part of a table of N rows, which are as long as those that the codec was made for."""
-        codes = math.ceil(num_embeddings * self.mean_length) + index_bytes(num_embeddings, self.classes)
-        return Sizes(codes, 0, self.own_bytes, symbol_bytes)
+        blocks = self.row_blocks.count(num_embeddings)
+        codes = math.ceil(blocks * self.mean_length) + index_bytes(blocks, self.classes)
+        return Sizes(codes + (BREAK_BYTES if self.rows_per_block > 1 else 0), 0, self.own_bytes, symbol_bytes)
 
     def sizes_of_rows(self, rows: PackedRows, symbol_bytes: int = 0) -> Sizes:
         """The bytes of each part of a table of given rows."""
-        return Sizes(rows.nbytes + index_bytes(len(rows), self.classes), 0, self.own_bytes, symbol_bytes)
+        blocks, breaks = (rows.blocks, rows.breaks.nbytes) if isinstance(rows, BlockedRows) else (rows, 0)
+        return Sizes(blocks.nbytes + index_bytes(len(blocks), self.classes) + breaks, 0, self.own_bytes, symbol_bytes)
 
     def check_memory(self, limit: MemoryLimit, num_embeddings: int) -> None:
         """Refuse a file whose tables or rotation take too much memory once they are unpacked.
@@ -206,7 +246,8 @@ class TransformSpec(CodecSpec):
         if self.reflections:  # its vectors, what they become, and a product on the way
             numbers = (self.reflections + 3 * dim) * dim
             limit.check(f"reflections: a rotation of {dim} x {dim} numbers as float32", 4 * numbers)
-        limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 24 * self.classes * dim)
+        levels = self.block_levels
+        limit.check(f"class_contexts: contexts of {self.classes} x {levels} coordinates", 24 * self.classes * levels)
         costs = 2 * self.contexts * (self.codebook_size // 2 + 1)
         limit.check(f"codebook_size: the bits of {costs} levels, for encoding,", 20 * costs)
         limit.check(f"num_embeddings: the lengths of {num_embeddings} vectors, for neighbours,", 8 * num_embeddings)

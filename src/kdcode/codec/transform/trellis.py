@@ -62,10 +62,12 @@ def parity(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return (values + 1) >> 1 & 1
 
 
-def states_before(values: IntArray, states: int) -> npt.NDArray[np.int64]:
-    """(n, d) the state at each coordinate, of (n, d) code values; the first coordinate has state 0."""
+def states_before(values: IntArray, states: int, first: IntArray | None = None) -> npt.NDArray[np.int64]:
+    """(n, d) the state at each coordinate, of (n, d) code values; the first coordinate has state 0, or (n,) `first`."""
     table, odd = transitions(states), parity(np.asarray(values, dtype=np.int64))
     found = np.zeros(odd.shape, dtype=np.int64)
+    if first is not None:
+        found[:, 0] = first
     for position in range(1, odd.shape[1]):
         found[:, position] = table[found[:, position - 1], odd[:, position - 1]]
     return found

@@ -112,7 +112,9 @@ class CandidateSearch:
             raise OptionError(
                 f"learner must be additive for a plan, whose predictions are for it, got {options.learning.name!r}"
             )
-        self.options = options.changed(**{name: getattr(CompressOptions, name) for name in PLANNED})
+        self._rows_per_block = options.rows_per_block
+        kept = options.changed(rows_per_block=None)
+        self.options = kept.changed(**{name: getattr(CompressOptions, name) for name in PLANNED})
         self.table, self.predictor, self.on_candidate = table, predictor, on_candidate
         self.final = final or FinalTable.like(table, len(table))
         self._error = attrgetter("relative_error" if final is None else "unseen_error")
@@ -153,9 +155,11 @@ class CandidateSearch:
         """Transform codes, where they can be: rows of so few bits that most coordinates are zero need codewords."""
         dim, rows = self.table.embedding_dim, self.final.rows
         most = limit.most_embedding(rows, dim, self.final.symbol_bytes)
-        if most is None or most < rows or self.options.scale_bits or self.options.loss != "squared":
+        if most is None or 8 * most < rows or self.options.scale_bits or self.options.loss != "squared":
             return []
-        options = self.options.changed(composition=TRANSFORM, row_bytes=most / rows)
+        options = self.options.changed(
+            composition=TRANSFORM, row_bytes=most / rows, rows_per_block=self._rows_per_block
+        )
         self._tell("transform")
         try:
             found = self.predictor.predict_transform(options, rows)

@@ -126,7 +126,7 @@ def planned_options(
         planned = None if checkpoint is None else checkpoint.load_plan(identity)
         if planned is None:
             found = plan_for(table, goal, options, settings, checkpoint, final)
-            planned = {name: getattr(found.recommended.options, name) for name in PLANNED}
+            planned = {name: getattr(found.recommended.options, name) for name in (*PLANNED, "rows_per_block")}
             if checkpoint is not None:
                 checkpoint.save_plan(identity, planned)
         return options.changed(**planned)

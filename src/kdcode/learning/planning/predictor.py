@@ -134,11 +134,10 @@ class Predictor:
         Raises:
             OptionError: so few bytes that nothing is left for rows.
         """
-        name = f"transform {rows} {options.row_bytes} {options.effort}"
+        name = f"transform {rows} {options.row_bytes} {options.rows_per_block} {options.effort}"
         if name not in self._known:
             started = time.monotonic()
-            most = float(options.row_bytes or 0)
-            found = design_codec(self.table, rows, most, options.effort, options.seed, quick=True)
+            found = design_codec(self.table, rows, options, quick=True)
             if not found.is_full:
                 raise OptionError("size: rows of transform codes cannot be made as long as they may be")
             seconds = time.monotonic() - started

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from kdcode.arrays import DoubleArray
 from kdcode.codec.transform import Transform
 from kdcode.codec.transform.row_index import index_bytes
+from kdcode.codec.transform.spec import BREAK_BYTES
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
+from kdcode.learning.transform.block_size import chosen_rows_per_block
 from kdcode.learning.transform.fitting import Draft, Fit, Outcome
 from kdcode.learning.transform.level_statistics import LevelStatistics
 from kdcode.learning.transform.rotation import Rotation, chosen_rotation
 from kdcode.learning.transform.row_lengths import chosen_classes, row_kinds
-from kdcode.learning.transform.sampling import table_sample
+from kdcode.learning.transform.sampling import TableSample, table_sample
+from kdcode.options import CompressOptions
 
 STATES = {"fast": 8, "normal": 16, "best": 32}
 """States of the trellis, by effort."""
@@ -23,7 +26,7 @@ _TABLE_BYTES = 1500
 """What the tables of levels are expected to take, before they are known."""
 _TRADES = (0.65, 0.5, 0.38, 0.28, 0.21, 0.16)
 """λ in squared steps, what a bit may cost in squared error: the fewer bits a coordinate has, the less."""
-_BITS_OF_FIRST_TRADE = (4.0, 1.8, 1.2, 0.7)
+_BITS_OF_FIRST_TRADE = (6.0, 3.0, 1.2, 0.7)
 """From how many bits a coordinate on each of them is tried first."""
 _WORTH_GOING_ON = 0.002
 """By what share the error has to fall from one λ to the next, for yet another one to be tried."""
@@ -96,31 +99,43 @@ def best_trial(tried: Callable[[float, Draft | None], Trial], first: int, before
 
 @dataclass(frozen=True)
 class Budget:
-    """What rows may take.
+    """What blocks of rows may take.
 
     Args:
         total: bytes of everything.
         rows: of the final table.
         dim: of the vectors.
-        spare: the share of the bytes of rows that is not aimed at.
+        together: rows of a block.
+        spare: the share of the bytes of blocks that is not aimed at.
     """
 
     total: int
     rows: int
     dim: int
+    together: int
     spare: float
 
+    @property
+    def blocks(self) -> int:
+        """How many blocks the final table has."""
+        return -(-self.rows // self.together)
+
+    def left(self, own_bytes: int, classes: int) -> int:
+        """Bytes of all blocks, with so many bytes taken by what all share, and so many classes."""
+        breaks = BREAK_BYTES if self.together > 1 else 0
+        return self.total - own_bytes - index_bytes(self.blocks, classes) - breaks
+
     def bits(self, own_bytes: int, classes: int) -> float:
-        """Bits of a row, with so many bytes taken by what all share, and so many classes.
+        """Bits of a block.
 
         Raises:
-            OptionError: nothing is left for the rows.
+            OptionError: nothing is left for them.
         """
-        left = self.total - own_bytes - index_bytes(self.rows, classes)
+        left = self.left(own_bytes, classes)
         if left < _LEAST_BITS * self.rows / 8:
             codes = f"{self.rows:,} rows of transform codes of {self.dim} dimensions"
             raise OptionError(f"size: {self.total:,} bytes leave none for {codes}")
-        return float(min((1 - self.spare) * 8.0 * left / self.rows, _MOST_BITS * self.dim))
+        return float(min((1 - self.spare) * 8.0 * left / self.blocks, _MOST_BITS * self.together * self.dim))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +145,8 @@ class Trials:
     Args:
         fit: of the sample.
         rotation: of the codec.
-        scales: (n,) that the rows of the sample are multiplied by, or None.
-        budget: what rows may take.
+        scales: (n,) that the blocks of the sample are multiplied by, or None.
+        budget: what blocks may take.
         own_bytes: what the codec is expected to take, before its tables are known.
     """
 
@@ -164,43 +179,50 @@ class Trials:
 
 
 def design_codec(
-    table: PlannedTable,
-    rows: int,
-    bytes_per_row: float,
-    effort: str,
-    seed: int = 0,
-    *,
-    spare: float = 0.001,
-    quick: bool = False,
+    table: PlannedTable, rows: int, options: CompressOptions, *, spare: float = 0.001, quick: bool = False
 ) -> Design:
     """A codec for a table of `rows` rows like those of `table`.
 
     Args:
         table: what is to be compressed, or a sample of it.
         rows: of the final table.
-        bytes_per_row: what it may take for each row, everything counted.
-        effort: fast, normal or best.
-        seed: of the samples.
+        options: of transform codes: their `row_bytes`, effort and seed, and `rows_per_block` where that is not left to
+            the table.
         spare: the share of the bytes of rows that is not aimed at: other rows than those of the sample may take more.
         quick: whether an estimate is enough, from fewer rows and with the λ that is likely.
 
     Raises:
         OptionError: so few bytes that nothing is left for the rows.
     """
-    budget = Budget(math.floor(rows * bytes_per_row), rows, table.embedding_dim, spare)
-    sample = table_sample(table, seed, few=quick)
+    bytes_per_row, seed = float(options.row_bytes or 0), options.seed
+    together = options.rows_per_block or chosen_rows_per_block(table, rows, bytes_per_row, seed)
+    together = min(together, len(table))
+    budget = Budget(math.floor(rows * bytes_per_row), rows, table.embedding_dim, together, spare)
+    sample = table_sample(table, seed, together, few=quick)
     rotation = chosen_rotation(sample.mean, sample.covariance, rows, 8.0 * bytes_per_row)
-    coordinates, extremes = (some.scaled(rotation.rotated(some.vectors)) for some in (sample.rows, sample.extremes))
-    statistics = LevelStatistics(share=len(coordinates) / rows)
-    fit = Fit(coordinates, extremes, STATES[effort], sample.rows.left_weights, statistics)
+    fit = _fit_of(sample, rotation, STATES[options.effort], budget)
     first = sum(8 * bytes_per_row / budget.dim < bits for bits in _BITS_OF_FIRST_TRADE)
     own = rotation.nbytes + budget.dim + _TABLE_BYTES
     natural = fit.natural(budget.bits(own, _USUAL_CLASSES), _TRADES[first])
-    coarser = fit.with_fewer_contexts(natural, rows)
-    trials = Trials(coarser or fit, rotation, sample.rows.scales, budget, own)
+    own += natural.stored.nbytes - _TABLE_BYTES
+    coarser = fit.with_fewer_contexts(natural, budget.blocks)
+    scales = sample.rows.scales
+    trials = Trials(coarser or fit, rotation, None if scales is None else scales[::together], budget, own)
     before = natural.draft if coarser is None else None
     best = trials.of(_TRADES[first], before) if quick else best_trial(trials.of, first, before)
     codec = trials.codec(best.outcome)
-    room = budget.total - codec.spec.own_bytes - index_bytes(rows, codec.spec.classes)
+    room = budget.left(codec.spec.own_bytes, codec.spec.classes)
     error = best.outcome.error / max(sample.energy, 1e-300)
     return Design(codec, min(1.0, error), room, is_full=best.is_full)
+
+
+def _fit_of(sample: TableSample, rotation: Rotation, states: int, budget: Budget) -> Fit:
+    """The sample as what codecs are fitted to."""
+    levels = budget.together * budget.dim
+    coordinates, extremes = (
+        some.scaled(rotation.rotated(some.vectors)).reshape(-1, levels) for some in (sample.rows, sample.extremes)
+    )
+    weights = sample.rows.left_weights
+    statistics = LevelStatistics(share=len(coordinates) / budget.blocks)
+    own = None if weights is None else weights[:: budget.together]
+    return Fit(coordinates, extremes, states, own, statistics, budget.together)

@@ -24,17 +24,17 @@ from kdcode.evaluation.rate_distortion import water_level
 from kdcode.learning.transform.coding import encoded
 from kdcode.learning.transform.level_statistics import LevelStatistics, counted_sides
 from kdcode.learning.transform.rotation import Rotation
-from kdcode.learning.transform.row_lengths import RowKind, chosen_lengths, with_spare_lengths
+from kdcode.learning.transform.row_lengths import RowKind, with_spare_lengths
 
 _MOST_LEVEL = 32000
 _LEAST_STEP = 1e-9
-_NATURAL_ROUNDS, _CLASS_ROUNDS = 20, 8
-"""How often a sample is coded at most: with all lengths of rows, and with those chosen."""
+_NATURAL_ROUNDS, _CLASS_ROUNDS, _STORED_ROUNDS = 20, 8, 6
+"""How often a sample is coded at most: with all lengths of rows, with those chosen, and with tables as stored."""
 _NATURALLY_CLOSE = 0.015
 """How near to the bits that are asked for, as a share of them, natural rows have to come."""
 _NATURAL_GAIN, _CLASS_GAIN = 0.005, 0.001
 """By what share the cost has to fall for another round."""
-_ADJUSTMENTS = 6
+_ADJUSTMENTS = 16
 """Steps that are tried at most, to come near to the bits that are asked for."""
 _MOST_OCTAVES = 0.3
 """By how much the step changes at once, at most."""
@@ -61,14 +61,15 @@ class Draft:
 
     Args:
         step: of all rows.
-        lengths: (classes,) bytes of rows.
+        lengths: (classes,) bytes of blocks.
         contexts: (d,) of coordinates.
-        offsets: (classes,) what the class of a row adds to them.
+        offsets: (classes,) what the class of a block adds to them.
         tables: of levels.
         sides: (T,) how far from their level coordinates lie, as stored.
         largest: magnitude of a level.
         states: of the trellis.
         trade: λ in squared steps, what a bit may cost in squared error.
+        together: rows of a block.
     """
 
     step: float
@@ -80,14 +81,15 @@ class Draft:
     largest: int
     states: int
     trade: float
+    together: int = 1
 
     def codec(self, rotation: Rotation, kinds: Sequence[RowKind] | None = None, mean_length: float = 0.0) -> Transform:
         """The codec.
 
         Args:
             rotation: of vectors.
-            kinds: of rows, each of which becomes a class; one for each length where left out.
-            mean_length: of rows.
+            kinds: of blocks, each of which becomes a class; one for each length where left out.
+            mean_length: of blocks.
         """
         dim = rotation.dim
         if kinds is None:
@@ -107,6 +109,7 @@ class Draft:
             frequencies=len(self.tables.frequencies),
             lengths=tuple(self.lengths[place] for place in places),
             mean_length=mean_length,
+            rows_per_block=self.together,
         )
         stored = {
             **rotation.tensors,
@@ -125,7 +128,8 @@ class Draft:
         """The same with a longest class that rows of zeros fit into: what fits into no other has to go somewhere."""
         contexts = np.clip(self.contexts + self.offsets[-1], 0, self.tables.count - 1)
         frequency = self.tables.sizes[self.tables.first[2 * contexts]]
-        bits = float((PRECISION - np.log2(frequency)).sum()) + margin_of(len(contexts)) + 4
+        zeros = self.together * float((PRECISION - np.log2(frequency)).sum())
+        bits = zeros + margin_of(self.together * len(contexts)) + 4
         longest = max(self.lengths[-1], int(np.ceil(bits / 8)))
         return replace(self, lengths=(*self.lengths[:-1], longest))
 
@@ -136,11 +140,12 @@ class Outcome:
 
     Args:
         draft: the tables that follow from it, and a step that brings rows nearer to their length.
-        bits: of a row on average, without its class.
-        error: squared, of all rows together.
-        slope: by how much the error of all rows falls with a bit more for each.
-        lengths: (n,) bytes of the rows.
-        expected: (n,) bytes that the rows are expected to take with the step of `draft`.
+        bits: of a block on average, without its class.
+        error: squared, of all blocks together.
+        slope: by how much the error of all blocks falls with a bit more for each.
+        lengths: (n,) bytes of the blocks.
+        expected: (n,) bytes that the blocks are expected to take with the step of `draft`.
+        stored: the tables of `draft` with the frequencies alone that are worth storing.
     """
 
     draft: Draft
@@ -149,6 +154,7 @@ class Outcome:
     slope: float
     lengths: IntArray
     expected: DoubleArray
+    stored: LevelTables
 
     def cost(self, bits: float) -> float:
         """The error that is to be expected if the rows took so many bits."""
@@ -156,14 +162,15 @@ class Outcome:
 
 
 class Fit:
-    """A sample of rows, and codecs for it.
+    """A sample of blocks of rows, and codecs for it; mostly a block is one row.
 
     Args:
-        coordinates: (n, d) of the sample, rotated and centred.
-        extremes: (m, d) of the longest rows of all, which have to fit too.
+        coordinates: (n, rows · d) of the sample, rotated and centred.
+        extremes: (m, rows · d) of the longest blocks of all, which have to fit too.
         states: of the trellis.
-        weights: (n,) how much the rows count, 1 on average; None where all count alike.
+        weights: (n,) how much the blocks count, 1 on average; None where all count alike.
         statistics: of levels.
+        together: rows of a block.
     """
 
     def __init__(
@@ -173,12 +180,16 @@ class Fit:
         states: int = 8,
         weights: DoubleArray | None = None,
         statistics: LevelStatistics | None = None,
+        together: int = 1,
     ) -> None:
         self.coordinates, self.extremes, self.states, self.weights = coordinates, extremes, states, weights
-        self.statistics = statistics or LevelStatistics()
-        self.spread = np.maximum(np.sqrt(np.square(coordinates, dtype=np.float64).mean(axis=0)), 1e-30)
+        self.statistics, self.together = statistics or LevelStatistics(), together
+        self.dim = coordinates.shape[1] // together
+        rows = coordinates.reshape(-1, self.dim)
+        spread = np.maximum(np.sqrt(np.square(rows, dtype=np.float64).mean(axis=0)), 1e-30)
+        self.spread = np.tile(spread, together)
         self.reach = max(float(np.abs(part).max(initial=0)) for part in (coordinates, extremes))
-        self._plain = Rotation({"mean": np.zeros(coordinates.shape[1], dtype=np.float32)})
+        self._plain = Rotation({"mean": np.zeros(self.dim, dtype=np.float32)})
 
     def weighted(self, numbers: DoubleArray) -> float:
         """The sum of (n,) numbers of rows, each counted by its weight."""
@@ -190,32 +201,40 @@ class Fit:
         every = int((_LONGEST * bits + len(self.spread) * np.log2(max(longest, 1.0))) / 8) + 48
         lengths = tuple(range(0, every, -(-every // MAX_CLASSES)))
         draft = self._first(bits, trade, lengths) if before is None else replace(before, trade=trade)
-        least = math.inf
+        least, last = math.inf, None
         for _ in range(_NATURAL_ROUNDS):
             found = self._coded(draft, bits)
-            draft = self._renewed(found, lengths)
+            used = replace(found, draft=draft)
+            if last is not None and (last.bits - bits) * (used.bits - bits) < 0:  # the step went too far
+                step = self._secant_step(last, used, bits) or found.draft.step
+                found = replace(found, draft=replace(found.draft, step=step))
+            draft, last = self._renewed(found, lengths), used
             if abs(found.bits - bits) <= _NATURALLY_CLOSE * bits:
                 if found.cost(bits) > (1 - _NATURAL_GAIN) * least:
                     break
                 least = found.cost(bits)
         return replace(found, draft=draft)
 
-    def with_fewer_contexts(self, natural: Outcome, rows: int) -> Fit | None:
-        """The same with contexts that lie farther apart, if the tables of so many rows cost more than that loses."""
-        bits = 8.0 * natural.draft.tables.nbytes / rows
+    def with_fewer_contexts(self, natural: Outcome, blocks: int) -> Fit | None:
+        """The same with contexts that lie farther apart, if the tables of so many blocks cost more than that loses."""
+        bits = 8.0 * natural.stored.nbytes / blocks
         now = self.statistics.octaves
         active = float((self.spread > _ACTIVE * natural.draft.step).sum())
         best = min(_OCTAVES, key=lambda octaves: bits * now / octaves + _LOST_PER_SQUARE * octaves**2 * active)
         if best <= now:
             return None
         statistics = replace(self.statistics, octaves=best)
-        return Fit(self.coordinates, self.extremes, self.states, self.weights, statistics)
+        return Fit(self.coordinates, self.extremes, self.states, self.weights, statistics, self.together)
 
     def with_classes(self, natural: Outcome, bits: float, classes: int) -> Outcome:
-        """Rows of so many lengths at most."""
+        """Rows of so many lengths at most, and tables as they are stored."""
         needed = self._lengths_of_extremes(natural.draft)
-        chosen = chosen_lengths(np.concatenate([natural.lengths, needed]), classes)
-        draft = self._renewed(natural, with_spare_lengths(chosen, bits / 8))
+        lengths = with_spare_lengths(np.concatenate([natural.lengths, needed]), classes, bits / 8)
+        if len(lengths) == 1:  # so that bits will not tell any more whether the step is right
+            again = self._coded(natural.draft, bits)
+            stored = replace(again.draft, tables=again.stored).with_room_for_zeros()
+            natural = replace(natural, draft=self.adjusted(replace(again, draft=stored), bits).draft)
+        draft = self._renewed(natural, lengths)
         least = math.inf
         for _ in range(_CLASS_ROUNDS):
             found = self._coded(draft, bits)
@@ -223,7 +242,22 @@ class Fit:
             if found.cost(bits) > (1 - _CLASS_GAIN) * least:
                 break
             least = found.cost(bits)
-        return found
+        return self._with_stored_tables(found, bits)
+
+    def _with_stored_tables(self, found: Outcome, bits: float) -> Outcome:
+        """The same with the frequencies alone that are worth storing, as long as levels that suit these lower the cost.
+
+        While lengths and contexts are found, tables are whole: one that was cut short because few rows had it would
+        make all others avoid it.
+        """
+        best, least = found, math.inf
+        for _ in range(_STORED_ROUNDS):
+            stored = replace(found.draft, tables=found.stored).with_room_for_zeros()
+            found = self._coded(stored, bits)
+            if found.cost(bits) > (1 - _CLASS_GAIN) * least:
+                break
+            best, least = replace(found, draft=stored), found.cost(bits)
+        return best
 
     def adjusted(self, found: Outcome, bits: float) -> Outcome:
         """The same with a step that suits so many bits; the tables stay as they are."""
@@ -252,11 +286,15 @@ class Fit:
     def _first(self, bits: float, trade: float, lengths: tuple[int, ...]) -> Draft:
         """A draft with the tables of normal coordinates, which are the same for rows of all lengths."""
         step = self._coarse_enough(float(np.sqrt(4.0 * water_level(np.square(self.spread), bits))))
-        contexts = np.maximum(self.statistics.context_of(self.spread / step), 0)
+        contexts = self._contexts(step)
         tables = self.statistics.computed_tables(int(contexts.max()) + 1, self._largest(step))
         sides, offsets = np.full(tables.count, _FIRST_SIDE, dtype=np.uint8), np.zeros(len(lengths), dtype=np.int64)
-        draft = Draft(step, lengths, contexts, offsets, tables, sides, self._largest(step), self.states, trade)
-        return draft.with_room_for_zeros()
+        own = (self._largest(step), self.states, trade, self.together)
+        return Draft(step, lengths, contexts, offsets, tables, sides, *own).with_room_for_zeros()
+
+    def _contexts(self, step: float) -> IntArray:
+        """(d,) contexts of coordinates."""
+        return np.asarray(np.maximum(self.statistics.context_of(self.spread[: self.dim] / step), 0))
 
     def _coarse_enough(self, step: float) -> float:
         """A step of which no coordinate is too large a multiple, and next to nothing where all are zero."""
@@ -268,7 +306,7 @@ class Fit:
     def _renewed(self, found: Outcome, lengths: tuple[int, ...]) -> Draft:
         """The draft that follows from an outcome: other lengths, and contexts that suit its step and these lengths."""
         draft = found.draft
-        contexts = np.maximum(self.statistics.context_of(self.spread / draft.step), 0)
+        contexts = self._contexts(draft.step)
         largest = max(draft.largest, self._largest(draft.step))
         tables = draft.tables
         most = min(MAX_CONTEXTS, int(contexts.max()) + _MOST_OFFSET)
@@ -309,25 +347,29 @@ class Fit:
     def _lengths_of_extremes(self, draft: Draft) -> IntArray:
         """(m,) bytes that the longest rows take."""
         codec = draft.codec(self._plain)
-        return np.asarray(codec.problem.lengths[encoded(codec, self.extremes)[:, -2]])
+        codes = encoded(codec, self.extremes.reshape(-1, self.dim))
+        return np.asarray(codec.problem.lengths[codes[:: self.together, -2]])
 
     def _coded(self, draft: Draft, bits: float) -> Outcome:
         codec = draft.codec(self._plain)
-        codes = encoded(codec, self.coordinates, self.weights)
-        classes = codes[:, -2]
+        weights = None if self.weights is None else np.repeat(self.weights, self.together)
+        codes = encoded(codec, self.coordinates.reshape(-1, self.dim), weights)
+        classes = codes[:: self.together, -2]
         scaled = (self.coordinates / np.float32(draft.step)).astype(np.float32)
         taken = 8.0 * float(codec.problem.lengths[classes].mean())
         contexts = codec.contexts[classes]
         shape = (draft.tables.count, draft.largest)
-        tables = self.statistics.counted_tables(scaled, codes[:, :-2], contexts, self.states, shape)
+        values = codes[:, : self.dim].reshape(scaled.shape)
+        tables = self.statistics.counted_tables(scaled, values, contexts, self.states, shape)
         at_level = codec.compose(np.column_stack([codes[:, :-1], np.ones(len(codes), np.int64)])) / draft.step
-        sides = counted_sides(scaled - at_level, contexts, draft.tables.count)
-        errors = np.square(codec.compose(codes) - self.coordinates, dtype=np.float64).sum(axis=1)
+        sides = counted_sides(scaled - at_level.reshape(scaled.shape), contexts, draft.tables.count)
+        copy = codec.compose(codes).reshape(scaled.shape)
+        errors = np.square(copy - self.coordinates, dtype=np.float64).sum(axis=1)
         active = (np.abs(scaled) > _ACTIVE).sum(axis=1)
         octaves = float(np.clip((taken - bits) / scaled.shape[1], -_MOST_OCTAVES, _MOST_OCTAVES))
         step = self._coarse_enough(draft.step * 2.0**octaves)
-        after = replace(draft, step=step, tables=tables, sides=sides).with_room_for_zeros()
+        after = replace(draft, step=step, tables=tables.whole, sides=sides).with_room_for_zeros()
         lengths = codec.problem.lengths[classes]
         expected = np.maximum(lengths - active * octaves / 8, 0)
-        slope = draft.trade * draft.step**2 * len(codes)
-        return Outcome(after, taken, self.weighted(errors), slope, lengths, expected)
+        slope = draft.trade * draft.step**2 * len(scaled)
+        return Outcome(after, taken, self.weighted(errors), slope, lengths, expected, tables.stored)

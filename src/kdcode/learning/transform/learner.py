@@ -6,6 +6,7 @@ import numpy as np
 
 from kdcode.arrays import DoubleArray
 from kdcode.coded import CodedTable
+from kdcode.errors import OptionError
 from kdcode.learning.planning.shared_plan import on_first_rank
 from kdcode.learning.progress import StepReport
 from kdcode.learning.run import Run
@@ -20,18 +21,25 @@ CODING_STEPS = 20
 
 def transform_coded(shard: TableShard, options: CompressOptions, run: Run) -> CodedTable:
     """The coded rows of this rank, without symbols. All ranks call this."""
-    rows, bytes_per_row = len(shard), float(options.row_bytes or 0)
-    design = on_first_rank(shard, lambda table: design_codec(table, rows, bytes_per_row, options.effort, options.seed))
+    rows = len(shard)
+    design = on_first_rank(shard, lambda table: design_codec(table, rows, options))
     table, codec = shard.table, design.codec
     weights = mean_weights(shard)
     codes = np.empty((len(table), len(codec.spec.widths)), dtype=np.int64)
     run.begin(0)
-    for done, part in enumerate(np.array_split(np.arange(len(table)), CODING_STEPS), start=1):
+    together = codec.spec.rows_per_block
+    for done, part in enumerate(np.array_split(np.arange(-(-len(table) // together)), CODING_STEPS), start=1):
         if len(part):
-            some = slice(int(part[0]), int(part[-1]) + 1)
+            some = slice(int(part[0]) * together, (int(part[-1]) + 1) * together)
             codes[some] = encoded(codec, table.matrix[some], None if weights is None else weights[some])
         run.after_step(StepReport(done, CODING_STEPS, design.relative_error, 0.0, 0.0, 0))
-    within_bytes(codec, table.matrix, weights, codes, design.row_bytes * len(table) // rows)
+    most = design.row_bytes * len(table) // rows
+    taken = within_bytes(codec, table.matrix, weights, codes, most)
+    if taken > most:
+        raise OptionError(
+            f"size: the {len(table):,} rows take {taken:,} bytes, {most:,} were expected from a sample of them; use "
+            "another seed, or codewords=True"
+        )
     return CodedTable.from_codes(None, codes, codec)
 
 

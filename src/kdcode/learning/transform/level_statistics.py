@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,19 @@ _PRIOR = 24.0
 _MOST_SHIFT = 0.4
 _STORED_BITS = 16
 """Bits of a frequency that is stored."""
+
+
+class CountedTables(NamedTuple):
+    """Tables of counted levels.
+
+    Args:
+        whole: with all frequencies, to go on fitting with. A context that few coordinates have keeps the table that
+            coordinates of its spread should have, so that others may come to it.
+        stored: with the frequencies alone that are worth what they take in a file.
+    """
+
+    whole: LevelTables
+    stored: LevelTables
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,7 @@ class LevelStatistics:
 
     def counted_tables(
         self, coordinates: FloatArray, values: IntArray, contexts: IntArray, states: int, shape: tuple[int, int]
-    ) -> LevelTables:
+    ) -> CountedTables:
         """Tables of the levels that (n, d) coordinates in steps have.
 
         Args:
@@ -83,7 +97,9 @@ class LevelStatistics:
         total = np.bincount(table[other], weights=toward_zero, minlength=2 * count).reshape(count, 2)
         shifts = np.clip(total / (number + _PRIOR), 0, _MOST_SHIFT)
         expected = counts + _PRIOR * self.computed_counts(count, largest)
-        return fitted_tables(expected, shifts, stored_bits=_STORED_BITS * self.share)
+        return CountedTables(
+            fitted_tables(expected, shifts), fitted_tables(expected, shifts, stored_bits=_STORED_BITS * self.share)
+        )
 
 
 def counted_sides(errors: FloatArray, contexts: IntArray, count: int) -> npt.NDArray[np.uint8]:

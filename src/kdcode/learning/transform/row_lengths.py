@@ -15,6 +15,7 @@ from kdcode.codec.transform.spec import MAX_CLASSES, MOST_SIDES
 
 _LONGER, _SHORTER = 16, 0.8
 """The longest class has room for one of so many parts more than the longest row of the sample needs."""
+_SEVERAL = 8
 _MOST_CLASS_BITS = 6
 _FEW_ROWS, _FEW_LENGTHS = 16, 4
 """A scale that fewer than one of so many rows have, has so many lengths."""
@@ -46,13 +47,13 @@ def row_kinds(lengths: Sequence[int], taken: IntArray, scales: DoubleArray | Non
 
 
 def _kinds_of_scales(lengths: Sequence[int], taken: IntArray, scales: DoubleArray, most: int) -> list[RowKind]:
-    """For each scale up to `most` of the lengths that its rows take, and the longest of all."""
+    """For each scale up to `most` of the lengths that its rows take, and the shortest and the longest of all."""
     kinds = []
     for scale in np.unique(scales):
         own = taken[scales == scale]
         few = len(own) * _FEW_ROWS < len(scales)
         needed = chosen_lengths(own, min(most, _FEW_LENGTHS) if few else most)
-        places = {int(place) for place in np.searchsorted(lengths, needed)} | {len(lengths) - 1}
+        places = {int(place) for place in np.searchsorted(lengths, needed)} | {0, len(lengths) - 1}
         kinds += [RowKind(float(scale), min(place, len(lengths) - 1)) for place in sorted(places)]
     return kinds
 
@@ -81,16 +82,21 @@ def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def with_spare_lengths(lengths: tuple[int, ...], mean: float) -> tuple[int, ...]:
-    """The same lengths, and where it takes no more bits to say which one, a longer and a shorter one.
+def with_spare_lengths(natural: IntArray, classes: int, mean: float) -> tuple[int, ...]:
+    """Up to so many lengths for (n,) natural ones, and a longer and a shorter one as far as there are classes for them.
 
-    The longer one is for rows that are longer than any of the sample, the shorter one for when all have to be shorter.
+    The shorter one is for when rows take more bytes than the sample told, and have to be coded again: it takes the
+    place of one of several others. The longer one is for rows that are longer than any of the sample.
     """
+    lengths, shortest = chosen_lengths(natural, classes), int(_SHORTER * mean)
     if len(lengths) == 1:
         return (max(1, int(mean)),)
     spare = (1 << bitpack.bits_for(len(lengths))) - len(lengths)
+    shorter: tuple[int, ...] = ()
+    if lengths[0] > shortest and (spare or len(lengths) >= _SEVERAL):
+        lengths = lengths if spare else chosen_lengths(natural, len(lengths) - 1)
+        shorter, spare = (shortest,), max(0, spare - 1)
     longer = (lengths[-1] + 2 + lengths[-1] // _LONGER,) if spare else ()
-    shorter = (int(_SHORTER * mean),) if spare > 1 and lengths[0] > int(_SHORTER * mean) else ()
     return (*shorter, *lengths, *longer)
 
 

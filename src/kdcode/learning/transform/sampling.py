@@ -83,21 +83,38 @@ def scales_of(weights: DoubleArray) -> DoubleArray:
     return np.asarray(2.0 ** np.clip(octaves, -_MOST_OCTAVES, _MOST_OCTAVES))
 
 
-def table_sample(table: PlannedTable, seed: int, *, few: bool = False) -> TableSample:
-    """The sample of a table: as many rows as a codec needs, or few, where an estimate is enough."""
-    count, dim = len(table), table.embedding_dim
+def table_sample(table: PlannedTable, seed: int, together: int = 1, *, few: bool = False) -> TableSample:
+    """The sample of a table.
+
+    Args:
+        table: with at least one block of rows.
+        seed: of what is drawn.
+        together: rows of a block; the sample has whole blocks.
+        few: whether an estimate is enough, from fewer rows than a codec needs.
+    """
+    count, dim, blocks = len(table), table.embedding_dim, len(table) // together
     weights = _mean_weights(table)
-    lengths = table.norms if weights is None else table.norms * scales_of(weights)
+    alike = weights if weights is None or together == 1 else _alike_in_blocks(weights, together)
+    lengths = table.norms if alike is None else table.norms * scales_of(alike)
+    lengths = np.sqrt(np.square(lengths[: blocks * together]).reshape(blocks, together).sum(axis=1))
     coded = max(_SAMPLE_ROWS[0], min(_SAMPLE_ROWS[1], _SAMPLE_NUMBERS // dim) // (_FEWER if few else 1))
-    coded = min(count, coded)
     many = np.sort(np.random.default_rng(seed).permutation(count)[: min(count, max(coded, _MOST_NUMBERS // dim))])
 
-    def at(rows: IntArray) -> ScaledRows:
-        return ScaledRows(table.vectors_at(rows), None if weights is None else weights[rows])
+    def at(chosen: IntArray) -> ScaledRows:
+        rows = (np.sort(chosen)[:, None] * together + np.arange(together)).reshape(-1)
+        return ScaledRows(table.vectors_at(rows), None if alike is None else alike[rows])
 
-    mean, covariance = _moments(at(many))
-    extremes = np.sort(np.argsort(lengths, kind="stable")[-_EXTREMES:])
-    return TableSample(mean, covariance, at(np.sort(_of_all_lengths(lengths, coded, seed))), at(extremes))
+    mean, covariance = _moments(ScaledRows(table.vectors_at(many), None if weights is None else weights[many]))
+    extremes = np.argsort(lengths, kind="stable")[-_EXTREMES:]
+    chosen = _of_all_lengths(lengths, min(blocks, -(-coded // together)), seed)
+    return TableSample(mean, covariance, at(chosen), at(extremes))
+
+
+def _alike_in_blocks(weights: DoubleArray, together: int) -> DoubleArray:
+    """(N,) weights that are the same for all rows of a block: their mean, which is how the codec counts them."""
+    first = np.arange(0, len(weights), together)
+    sizes = np.diff([*first, len(weights)])
+    return np.asarray(np.repeat(np.add.reduceat(weights, first) / sizes, sizes))
 
 
 def _mean_weights(table: PlannedTable) -> DoubleArray | None:
