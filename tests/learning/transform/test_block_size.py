@@ -55,7 +55,7 @@ def test_blocks_lose_less_within_the_same_bytes(size):
             matrix, composition="transform", row_bytes=row_bytes, effort="fast", rows_per_block=rows
         )
         assert coded.spec.rows_per_block == rows
-        assert 0.99 < coded.sizes.embedding / (row_bytes * len(matrix)) <= 1
+        assert (0.99 if rows > 1 else 0.8) < coded.sizes.embedding / (row_bytes * len(matrix)) <= 1
         errors[rows] = coded.provenance["relative_error"]
     assert errors[8] < 0.92 * errors[1]
     planned = kdcode.compress(matrix, size, effort="fast")

@@ -35,8 +35,9 @@ def test_a_longer_and_a_shorter_length_are_added_where_there_are_classes_for_the
 
 
 def test_one_of_several_lengths_makes_room_for_a_shorter_one():
-    natural = np.repeat([31, 32, 33, 34, 35, 36, 37, 50], [9, 9, 9, 1, 9, 9, 9, 9])
-    assert with_spare_lengths(natural, 8, 35.0) == (28, 31, 32, 33, 35, 36, 37, 50)
+    natural = np.repeat([34, 35, 36, 37, 38, 39, 40, 50], [9, 9, 9, 1, 9, 9, 9, 9])
+    assert with_spare_lengths(natural, 8, 35.0) == (28, 34, 35, 36, 38, 39, 40, 50)
+    assert with_spare_lengths(natural, 8, 36.0) == (34, 35, 36, 37, 38, 39, 40, 50)
 
 
 def test_every_scale_has_the_lengths_that_its_rows_need_and_the_shortest_and_the_longest():

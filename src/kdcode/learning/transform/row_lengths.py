@@ -15,7 +15,7 @@ from kdcode.codec.transform.spec import MAX_CLASSES, MOST_SIDES
 
 _LONGER, _SHORTER = 16, 0.8
 """The longest class has room for one of so many parts more than the longest row of the sample needs."""
-_SEVERAL = 8
+_SEVERAL, _LITTLE_SHORTER = 8, 0.95
 _MOST_CLASS_BITS = 6
 _FEW_ROWS, _FEW_LENGTHS = 16, 4
 """A scale that fewer than one of so many rows have, has so many lengths."""
@@ -85,15 +85,15 @@ def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:
 def with_spare_lengths(natural: IntArray, classes: int, mean: float) -> tuple[int, ...]:
     """Up to so many lengths for (n,) natural ones, and a longer and a shorter one as far as there are classes for them.
 
-    The shorter one is for when rows take more bytes than the sample told, and have to be coded again: it takes the
-    place of one of several others. The longer one is for rows that are longer than any of the sample.
+    The shorter one is for when rows take more bytes than the sample told, and have to be coded again. It takes the place
+    of one of several others, if all of them are about as long as the mean. The longer one is for rows that are longer than any of the sample.
     """
     lengths, shortest = chosen_lengths(natural, classes), int(_SHORTER * mean)
     if len(lengths) == 1:
         return (max(1, int(mean)),)
     spare = (1 << bitpack.bits_for(len(lengths))) - len(lengths)
     shorter: tuple[int, ...] = ()
-    if lengths[0] > shortest and (spare or len(lengths) >= _SEVERAL):
+    if lengths[0] > (shortest if spare else _LITTLE_SHORTER * mean) and (spare or len(lengths) >= _SEVERAL):
         lengths = lengths if spare else chosen_lengths(natural, len(lengths) - 1)
         shorter, spare = (shortest,), max(0, spare - 1)
     longer = (lengths[-1] + 2 + lengths[-1] // _LONGER,) if spare else ()
