@@ -85,8 +85,9 @@ def chosen_lengths(lengths: IntArray, classes: int) -> tuple[int, ...]:
 def with_spare_lengths(natural: IntArray, classes: int, mean: float) -> tuple[int, ...]:
     """Up to so many lengths for (n,) natural ones, and a longer and a shorter one as far as there are classes for them.
 
-    The shorter one is for when rows take more bytes than the sample told, and have to be coded again. It takes the place
-    of one of several others, if all of them are about as long as the mean. The longer one is for rows that are longer than any of the sample.
+    The shorter one is for when rows take more bytes than the sample told, and have to be coded again. It takes the
+    place of one of several others, if all of them are about as long as the mean. The longer one is for rows that are
+    longer than any of the sample.
     """
     lengths, shortest = chosen_lengths(natural, classes), int(_SHORTER * mean)
     if len(lengths) == 1:
