@@ -1,0 +1,179 @@
+"""Tables of other kinds at equal total bytes: kdcode with a size alone, beside its quick peers and the Gaussian limit.
+
+    python benchmarks/other_tables.py --text FOLDER --tasks FOLDER --minilm FOLDER --smollm2 FILE --work FOLDER
+
+The tables are made first, and kept in the work folder:
+
+    narrow-8, narrow-16, narrow-32   words of the Penn Treebank, skip-gram vectors of few dimensions (gensim)
+    n-grams                          hash buckets of the n-grams of these words, as fastText has them (gensim)
+    sentences                        of TREC and SST-2, by all-MiniLM-L6-v2
+    wide                             what tokens of SmolLM2 become in the first feed-forward layer: 1,536 heavy-tailed numbers
+    heavy-tails                      Student's t with 3 degrees of freedom, 64 dimensions
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from equal_bytes import LIMIT, measure
+from own_process import measured_apart
+from peer_kinds import Matrix
+from result_file import write_result
+
+RESULTS = Path(__file__).parent / "results" / "other_tables.json"
+TIMES = (8, 20, 80)
+METHODS = ("kdcode", "entropy-coded scalar", "faiss RQ", "faiss PQ", "TurboQuant", LIMIT)
+NARROW = (8, 16, 32)
+_WIDE_ROWS = 10_000
+Maker = Callable[[argparse.Namespace], Matrix]
+
+
+def narrow(dim: int) -> Maker:
+    """What makes skip-gram vectors of the words of a text, of so many dimensions."""
+
+    def made(arguments: argparse.Namespace) -> Matrix:
+        from gensim.models import Word2Vec
+
+        sentences = _sentences(arguments.text)
+        model = Word2Vec(sentences, vector_size=dim, min_count=1, sg=1, epochs=5, workers=1, seed=0)
+        return np.asarray(model.wv.vectors, dtype=np.float32)
+
+    return made
+
+
+def ngrams(arguments: argparse.Namespace) -> Matrix:
+    """(100,000, 100) vectors of hash buckets, many of which few n-grams fall into."""
+    from gensim.models import FastText
+
+    model = FastText(
+        _sentences(arguments.text),
+        vector_size=100,
+        min_count=1,
+        min_n=3,
+        max_n=5,
+        bucket=100_000,
+        sg=1,
+        epochs=3,
+        workers=1,
+        seed=0,
+    )
+    return np.asarray(model.wv.vectors_ngrams, dtype=np.float32)
+
+
+def sentences(arguments: argparse.Namespace) -> Matrix:
+    """(n, 384) vectors of sentences."""
+    from sentence_encoder import encode, read_tasks
+    from transformers import AutoModel, AutoTokenizer
+
+    model, tokenizer = (
+        AutoModel.from_pretrained(arguments.minilm).eval(),
+        AutoTokenizer.from_pretrained(arguments.minilm),
+    )
+    return np.asarray(encode(model, tokenizer, read_tasks(arguments.tasks).searched), dtype=np.float32)
+
+
+def wide(arguments: argparse.Namespace) -> Matrix:
+    """(10,000, 1,536) gated activations of tokens."""
+    import kdcode
+
+    def tensor(name: str) -> Matrix:
+        return np.asarray(kdcode.read(arguments.smollm2, tensor=name).matrix, dtype=np.float32)
+
+    tokens = tensor("token_embd.weight")[:_WIDE_ROWS]
+    tokens /= np.sqrt(np.square(tokens).mean(axis=1, keepdims=True) + 1e-5)
+    gate, up = (tokens @ tensor(f"blk.0.ffn_{name}.weight").T for name in ("gate", "up"))
+    return np.asarray(gate / (1 + np.exp(-gate)) * up)
+
+
+def heavy_tails(arguments: argparse.Namespace) -> Matrix:
+    """(20,000, 64) numbers of Student's t distribution."""
+    return np.random.default_rng(0).standard_t(3, size=(20_000, 64)).astype(np.float32)
+
+
+def tiny(arguments: argparse.Namespace) -> Matrix:
+    """(600, 12) normal numbers, for tests."""
+    return np.random.default_rng(0).normal(size=(600, 12)).astype(np.float32)
+
+
+def _sentences(folder: Path) -> list[list[str]]:
+    return [line.split() for line in (folder / "ptb.train.txt").read_text(encoding="utf-8").splitlines()]
+
+
+TABLES: dict[str, Maker] = {
+    **{f"narrow-{dim}": narrow(dim) for dim in NARROW},
+    "n-grams": ngrams,
+    "sentences": sentences,
+    "wide": wide,
+    "heavy-tails": heavy_tails,
+}
+
+
+def table_file(arguments: argparse.Namespace, name: str) -> Path:
+    """The file of a table in the work folder, which is made where there is none."""
+    path: Path = arguments.work / f"{name}.npy"
+    if not path.exists():
+        arguments.work.mkdir(parents=True, exist_ok=True)
+        made = {**TABLES, "tiny": tiny}[name](arguments)
+        np.save(path, np.ascontiguousarray(made, dtype=np.float32))
+    return path
+
+
+def cell(arguments: argparse.Namespace, name: str, times: int, method: str) -> dict[str, Any]:
+    """The record of a cell, measured by a process of its own unless the work folder has it."""
+    vectors = table_file(arguments, name)
+    shape = np.load(vectors, mmap_mode="r").shape
+    kept = arguments.work / f"{name}-{times}x-{method.replace(' ', '_')}.json"
+    flags = ["--only", str(vectors), str(times), method]
+    record = measured_apart(__file__, flags, kept, arguments.threads, arguments.minutes)
+    found = {
+        "table": name,
+        "rows": shape[0],
+        "dim": shape[1],
+        "times": times,
+        "method": method,
+        "bytes": None,
+        **record,
+    }
+    error = found.get("relative_error")
+    print(f"{name:12}{times:4}x  {method:22} {'not finished' if error is None else f'{error:.5f}'}", flush=True)
+    return found
+
+
+def main() -> None:
+    """Measure everything, print it and write it down."""
+    parser = argparse.ArgumentParser(description="kdcode and its peers on tables of other kinds.")
+    parser.add_argument("--text", type=Path, help="folder with ptb.train.txt")
+    parser.add_argument("--tasks", type=Path, help="folder with trec/ and sst2/")
+    parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2")
+    parser.add_argument("--smollm2", type=Path, help="GGUF file of SmolLM2-135M")
+    parser.add_argument(
+        "--work", type=Path, default=Path("other_tables-work"), help="where tables and records are kept"
+    )
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
+    parser.add_argument("--tables", default=",".join(TABLES), help="which tables, with commas between")
+    parser.add_argument("--times", default=",".join(map(str, TIMES)), help="how many times smaller")
+    parser.add_argument("--methods", default=";".join(METHODS), help="which methods, with semicolons between")
+    parser.add_argument("--threads", type=int, default=2, help="of every method")
+    parser.add_argument("--minutes", type=float, default=15, help="to give up a method in a cell after")
+    parser.add_argument("--only", nargs=3, metavar=("FILE", "TIMES", "METHOD"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.only:
+        vectors = np.load(arguments.only[0])
+        print(json.dumps(measure(vectors, arguments.only[2], 4 * vectors.size // int(arguments.only[1]))))
+        return
+    rows = [
+        cell(arguments, name, int(times), method)
+        for name in arguments.tables.split(",")
+        for times in arguments.times.split(",")
+        for method in arguments.methods.split(";")
+    ]
+    write_result(arguments.output, {"seed": 0, "threads": arguments.threads}, rows, ("numpy", "torch", "faiss-cpu"))
+
+
+if __name__ == "__main__":
+    main()
