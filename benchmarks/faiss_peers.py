@@ -123,7 +123,7 @@ def _rq_seconds(rows: int, dim: int, setting: Setting, *, is_plain: bool) -> flo
 def _lsq_seconds(rows: int, dim: int, setting: Setting) -> float:
     """About how long LSQ learns on one core: it searches codes and solves for codewords; d hardly matters (LOG.md)."""
     own, codewords = setting["positions"] // setting["splits"], 2 ** setting["bits"]
-    searching = 2.8e-7 * rows * setting["positions"] * own * codewords
+    searching = 2.3e-7 * rows * setting["positions"] * own * (codewords + 12)
     return float(searching + 1.7e-9 * setting["splits"] * (own * codewords) ** 3)
 
 
@@ -245,23 +245,23 @@ def _parts(vectors: Matrix, splits: int) -> Iterator[Matrix]:
     return (np.ascontiguousarray(part) for part in np.split(vectors, splits, axis=1))
 
 
-def _rq(vectors: Matrix, setting: Setting, *, is_quick: bool = False) -> Fitted:
-    """As faiss learns by itself, or with plain k-means where that would take too long: see LOG.md.
+def _rq(vectors: Matrix, setting: Setting, *, rounds: int | None = None, beam: int | None = None) -> Fitted:
+    """As faiss learns by itself, or with plain k-means where that would take too long (LOG.md).
 
-    Quick is plain k-means in few rounds, and the nearest codeword in each position. Tables of products of codewords
-    are left out, which take much memory and which no search here reads.
+    A look is plain k-means in few `rounds`, and may search with a narrower `beam`. Tables of products of codewords are
+    left out, which take much memory and which no search here reads.
     """
     import faiss
 
-    is_plain = is_quick or _rq_seconds(len(vectors), vectors.shape[1], setting, is_plain=False) > MOST_SECONDS
+    is_plain = bool(rounds) or _rq_seconds(len(vectors), vectors.shape[1], setting, is_plain=False) > MOST_SECONDS
 
     def make(dim: int, positions: int, bits: int) -> Any:  # noqa: ANN401 - faiss's
         quantizer = faiss.ResidualQuantizer(dim, positions, bits)
         if is_plain:
             quantizer.train_type = faiss.ResidualQuantizer.Train_default
         quantizer.train_type |= faiss.ResidualQuantizer.Skip_codebook_tables
-        quantizer.max_beam_size = 1 if is_quick else quantizer.max_beam_size
-        _see_all(quantizer.cp, len(vectors), 5 if is_quick else None)
+        quantizer.max_beam_size = beam or quantizer.max_beam_size
+        _see_all(quantizer.cp, len(vectors), rounds)
         return quantizer
 
     return _additive(vectors, setting, make)
@@ -287,7 +287,8 @@ FAISS_PEERS = (
         "faiss RQ",
         partial(_additive_settings, seconds=partial(_rq_seconds, is_plain=True)),
         _rq,
-        look=partial(_rq, is_quick=True),
+        look=partial(_rq, rounds=5, beam=1),
+        second_look=partial(_rq, rounds=5),
     ),
     Peer("faiss LSQ", partial(_additive_settings, seconds=_lsq_seconds), _lsq, look=partial(_lsq, is_quick=True)),
 )
