@@ -116,8 +116,8 @@ def _additive_settings(
 def _rq_seconds(rows: int, dim: int, setting: Setting, *, is_plain: bool) -> float:
     """About how long RQ learns on one core, from learnings that were timed (LOG.md)."""
     width, codewords = dim // setting.get("splits", 1), 2 ** setting["bits"]
-    seconds = float(rows * setting["positions"] * (4e-7 * width + 6.5e-7 * codewords))
-    return seconds / 2 if is_plain else seconds
+    each = 2.5e-7 * width + 6e-8 * codewords if is_plain else 4e-7 * width + 6.5e-7 * codewords
+    return float(rows * setting["positions"] * each)
 
 
 def _lsq_seconds(rows: int, dim: int, setting: Setting) -> float:
