@@ -44,6 +44,8 @@ GLOVE_ROWS = {"glove-50k": 50_000, "glove-100k": 100_000}
 QUERIES, NEIGHBOURS = 1000, 10
 LOOK_ROWS, LOOK_UNSEEN = 8192, 2048
 """Of a table, those that settings are ranked by: to learn from, and to judge by besides."""
+SHORTLIST = 6
+"""Settings that are looked at a second time, where a method has a second look."""
 FILES = {
     "glove": "folder with vectors.npy of GloVe, 100 dimensions",
     "minilm": "model.safetensors of all-MiniLM-L6-v2",
@@ -125,10 +127,11 @@ def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fi
 
 
 def _fit_peer(vectors: Matrix, peer: Peer, most: int) -> tuple[Setting, int, Fitted, Spent] | None:
-    """The best of all settings, or of those that the quick look ranks first; the time is that of the best alone."""
+    """The best of all settings, or of those that quick looks rank first; the time is that of the best alone."""
     settings = list(peer.settings(*vectors.shape, most))
-    if peer.look is not None and len(settings) > peer.learned:
-        settings = sorted(settings, key=lambda one: _expected_error(vectors, peer.look, one[0]))[: peer.learned]
+    for look, kept in ((peer.look, SHORTLIST if peer.second_look else peer.learned), (peer.second_look, peer.learned)):
+        if look is not None and len(settings) > kept:
+            settings = sorted(settings, key=lambda one, look=look: _expected_error(vectors, look, one[0]))[:kept]
     best: tuple[Setting, int, Fitted, Spent] | None = None
     for setting, size in settings:
         fitted, spent = _timed(lambda setting=setting: peer.fit(vectors, setting))
@@ -137,14 +140,12 @@ def _fit_peer(vectors: Matrix, peer: Peer, most: int) -> tuple[Setting, int, Fit
     return best
 
 
-def _expected_error(vectors: Matrix, fit: Callable[[Matrix, Setting], Fitted] | None, setting: Setting) -> float:
+def _expected_error(vectors: Matrix, fit: Callable[[Matrix, Setting], Fitted], setting: Setting) -> float:
     """The squared error per row that all rows may be expected to have, from some of them.
 
     Rows that codebooks were learned from have a lower error than others: about as far below that of endless rows as
     others are above it, and the distance shrinks as there are more rows to learn from.
     """
-    if fit is None:
-        return float("inf")
     if len(vectors) <= LOOK_ROWS + LOOK_UNSEEN:
         return float(np.square(fit(vectors, setting).copy - vectors).sum(axis=1).mean())
     order = np.random.default_rng(0).permutation(len(vectors))

@@ -46,6 +46,7 @@ class Peer:
         fit: learns with a setting.
         look: a quick method that ranks the settings of a slow one on some of the rows, so that only the first are
             learned in full; None where all settings are learned, and the best is taken.
+        second_look: a method nearer to the slow one, which ranks the first few again; None where one look is enough.
         learned: how many of the first are learned in full.
     """
 
@@ -53,6 +54,7 @@ class Peer:
     settings: Callable[[int, int, int], Iterator[tuple[Setting, int]]] = field(repr=False)
     fit: Callable[[Matrix, Setting], Fitted] = field(repr=False)
     look: Callable[[Matrix, Setting], Fitted] | None = field(repr=False, default=None)
+    second_look: Callable[[Matrix, Setting], Fitted] | None = field(repr=False, default=None)
     learned: int = 1
 
 

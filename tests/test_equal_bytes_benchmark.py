@@ -11,8 +11,9 @@ from scripts import printed_by
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 import own_process  # noqa: E402
-from equal_bytes import LIMIT, OURS, _expected_error, _overlap  # noqa: E402
+from equal_bytes import LIMIT, OURS, SHORTLIST, _expected_error, _fit_peer, _overlap  # noqa: E402
 from own_process import measured_apart  # noqa: E402
+from peer_kinds import Fitted, Peer  # noqa: E402
 from peers import PEERS  # noqa: E402
 
 METHODS = [*OURS, *(peer.name for peer in PEERS), LIMIT]
@@ -75,6 +76,29 @@ def test_settings_are_ranked_by_the_error_that_all_rows_will_have():
         setting = {"positions": 1, "bits": bits}
         error = np.square(peer.look(vectors, setting).copy - vectors).sum(axis=1).mean()
         assert _expected_error(vectors, peer.look, setting) == pytest.approx(error, rel=0.03)
+
+
+def test_the_second_look_has_the_last_word_among_the_first_few():
+    vectors, learned = np.zeros((20, 4), dtype=np.float32), []
+
+    def fit(vectors, setting):
+        learned.append(setting["error"])
+        return Fitted(vectors + setting["error"], None, None)
+
+    def settings(rows, dim, most):
+        return (({"error": error, "looks_like": looks_like}, most) for error, looks_like in pairs)
+
+    def look(vectors, setting):
+        return Fitted(vectors + setting["looks_like"], None, None)
+
+    def second(vectors, setting):
+        return Fitted(vectors + setting["error"], None, None)
+
+    pairs = [(20 - seen, seen) for seen in range(20)]  # what looks best is worst
+    assert _fit_peer(vectors, Peer("made", settings, fit, look=look, second_look=second), 9)[0]["looks_like"] == 5
+    assert learned == [20 - SHORTLIST + 1]
+    assert _fit_peer(vectors, Peer("made", settings, fit, look=look, learned=3), 9)[0]["looks_like"] == 2
+    assert learned[1:] == [20, 19, 18]
 
 
 def test_neighbours_that_stay_are_counted():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+import faiss_peers
 from faiss_peers import BY_CODEWORD, FAISS_PEERS, additive_bytes, product_bytes, rotated_bytes
 from peer_kinds import number_bytes, rounded
 from peers import PEERS
@@ -65,6 +66,60 @@ def test_bytes_of_faiss_are_those_of_its_codes_and_rounded_codebooks(name, kept_
         arrays += stored(np.eye(dim, dtype=np.float32), number)[0]
     size = {"faiss PQ": product_bytes, "faiss OPQ": rotated_bytes}.get(name, additive_bytes)
     assert size(rows, dim, positions, bits, kept_as) == sum(array.nbytes for array in arrays)
+
+
+@pytest.mark.parametrize("kept_as", FORMATS)
+@pytest.mark.parametrize("splits", [2, 3, 6])
+def test_bytes_of_a_split_sum_are_those_of_the_codebooks_of_its_parts(splits, kept_as):
+    rows, dim, own, bits = 100, 12, 2, 3
+    arrays = [np.zeros((rows, -(-own * splits * bits // 8)), dtype=np.uint8)]
+    for codebooks in np.random.default_rng(0).normal(size=(splits, own, 2**bits, dim // splits)).astype(np.float32):
+        groups = codebooks.reshape(-1, dim // splits) if kept_as == BY_CODEWORD else codebooks.reshape(own, -1)
+        arrays += stored(groups, "int8" if kept_as == BY_CODEWORD else kept_as)[0]
+    counted = additive_bytes(rows, dim, own * splits, bits, kept_as, splits=splits)
+    assert counted == sum(array.nbytes for array in arrays)
+
+
+@pytest.mark.parametrize("name", ["faiss RQ", "faiss LSQ"])
+def test_each_part_of_a_split_sum_is_coded_by_itself(vectors, name):
+    some = vectors[:1000]
+    setting = {"positions": 4, "bits": 4, "splits": 2}
+    fitted = BY_NAME[name].fit(some, {**setting, "formats": {"float32": 1}})
+    assert fitted.setting == {**setting, "format": "float32"}
+    for half in (slice(8), slice(8, 16)):  # the same as a quantizer that has never seen the other part
+        alone = BY_NAME[name].fit(np.ascontiguousarray(some[:, half]), {"positions": 2, "bits": 4})
+        assert np.allclose(fitted.copy[:, half], alone.copy, atol=1e-5)
+        assert len(np.unique(fitted.copy[:, half], axis=0)) <= 2**8
+    assert relative_error(some, fitted.copy) < 0.35
+    assert np.array_equal(fitted.decode(), fitted.copy)
+    if name == "faiss RQ":  # LSQ searches from codes that it draws
+        changed = some.copy()
+        changed[:, 8:] = 0
+        assert np.allclose(fitted.recode(changed)[:, :8], fitted.copy[:, :8])
+
+
+@pytest.mark.parametrize("name", ["faiss RQ", "faiss LSQ"])
+def test_sums_are_tried_whole_and_in_parts_as_long_as_they_fit(name):
+    rows, dim, most = 5000, 24, 5000 * 24 * 4 // 10
+    settings = [setting for setting, _ in BY_NAME[name].settings(rows, dim, most)]
+    assert {1, 2, 4} <= {setting["splits"] for setting in settings}
+    for setting in settings:
+        positions, bits, splits = (setting[key] for key in ("positions", "bits", "splits"))
+        assert dim % splits == positions % splits == 0
+        assert splits == 1 or 2 <= positions // splits <= 12
+        assert additive_bytes(rows, dim, positions, bits, "int8", splits=splits) <= most
+        assert additive_bytes(rows, dim, positions + splits, bits, "int8", splits=splits) > most
+
+
+@pytest.mark.parametrize("name", ["faiss RQ", "faiss LSQ"])
+def test_sums_that_would_take_too_long_are_left_out(name, monkeypatch):
+    rows, dim, most = 200_000, 384, 200_000 * 384 * 4 // 40
+    tried = [setting for setting, _ in BY_NAME[name].settings(rows, dim, most)]
+    monkeypatch.setattr(faiss_peers, "MOST_SECONDS", np.inf)
+    left_out = [setting for setting, _ in BY_NAME[name].settings(rows, dim, most) if setting not in tried]
+    for bits in (4, 5):  # where one sum is more than fifty positions long, and those of parts are short
+        assert 1 in [setting["splits"] for setting in left_out if setting["bits"] == bits]
+        assert any(setting["splits"] > 1 for setting in tried if setting["bits"] == bits)
 
 
 @pytest.mark.parametrize("name", ["faiss PQ", "faiss RQ", "faiss LSQ"])
