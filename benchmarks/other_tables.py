@@ -7,7 +7,7 @@ The tables are made first, and kept in the work folder:
     narrow-8, narrow-16, narrow-32   words of the Penn Treebank, skip-gram vectors of few dimensions (gensim)
     n-grams                          hash buckets of the n-grams of these words, as fastText has them (gensim)
     sentences                        of TREC and SST-2, by all-MiniLM-L6-v2
-    wide                             what tokens of SmolLM2 become in the first feed-forward layer: 1,536 heavy-tailed numbers
+    wide                             tokens of SmolLM2 inside the first feed-forward layer: 1,536 heavy-tailed numbers
     heavy-tails                      Student's t with 3 degrees of freedom, 64 dimensions
 """
 
