@@ -27,21 +27,21 @@ def rows_of(spread, count=200, dim=12, seed=0):
 def searched(codec, coordinates, step=0, trade=None):
     """Levels and classes, with the classes of one of the steps."""
     trades = np.full(len(coordinates), codec.problem.trade if trade is None else trade, np.float32)
-    return search_rows(coordinates, trades, codec.step_levels[step][1], codec.problem)
+    return search_rows(coordinates, trades, codec.encoder.step_levels[step][1], codec.problem)
 
 
 @pytest.mark.parametrize("step", [0, 1])
 @pytest.mark.parametrize("spread", [0.0, 0.3, 1.5, 4, 50])
 def test_rows_fit_into_their_class(codec, spread, step):
     levels, classes = searched(codec, rows_of(spread), step)
-    assert set(classes.tolist()) <= set(codec.step_levels[step][1].tolist())
+    assert set(classes.tolist()) <= set(codec.encoder.step_levels[step][1].tolist())
     room = codec.coder.write(unsigned(levels), classes, None)[1]
     assert room.min() >= 0
 
 
 def test_no_row_could_have_a_shorter_class_and_the_same_levels(codec):
     levels, classes = searched(codec, rows_of(3))
-    allowed = codec.step_levels[0][1].tolist()
+    allowed = codec.encoder.step_levels[0][1].tolist()
     shorter = np.array([allowed[max(0, allowed.index(own) - 1)] for own in classes])
     some = shorter != classes
     assert some.any()
@@ -60,7 +60,7 @@ def test_longer_rows_have_longer_classes(codec):
 def test_what_does_not_fit_is_made_shorter_until_it_does(codec):
     """Coordinates that need far more bits than the longest class has are coded worse, and not refused."""
     levels, classes = searched(codec, rows_of(100))
-    assert (classes == codec.step_levels[0][1][-1]).all()
+    assert (classes == codec.encoder.step_levels[0][1][-1]).all()
     assert (np.abs(levels).sum(axis=1) > 0).all()
 
 
@@ -81,7 +81,7 @@ def test_signs_are_those_of_the_coordinates(codec):
 
 def test_the_first_place_is_the_shortest_that_plain_levels_fit_into(codec):
     sizes, problem = np.abs(rows_of(3)), codec.problem
-    allowed = codec.step_levels[0][1]
+    allowed = codec.encoder.step_levels[0][1]
     level = (sizes / 2 + 0.4).astype(np.int64)
     expected = []
     for row in range(len(sizes)):
@@ -103,7 +103,7 @@ def test_rows_are_searched_in_chunks_as_at_once(codec, monkeypatch):
 def test_rows_that_are_a_little_too_long_are_searched_again(codec, monkeypatch):
     """With a margin that is too small some rows do not fit, and all do in the end."""
     coordinates, trades = rows_of(2)[:30], np.full(30, codec.problem.trade, np.float32)
-    careless, allowed = replace(codec.problem, margin=-4.0), codec.step_levels[0][1]
+    careless, allowed = replace(codec.problem, margin=-4.0), codec.encoder.step_levels[0][1]
 
     def write(values, classes):
         return codec.coder.write(values, classes, None)
@@ -126,7 +126,7 @@ def test_rows_that_are_a_little_too_long_are_searched_again(codec, monkeypatch):
 def test_compiled_code_finds_the_same(plain, spread):
     codec = transform_codec(12, plain=plain)
     coordinates, trades = rows_of(spread), np.full(200, codec.problem.trade, np.float32)
-    for _, allowed in codec.step_levels:
+    for _, allowed in codec.encoder.step_levels:
         with compiled.using("1"):
             quick = codec.compiled.search(coordinates, trades, allowed, codec.problem)
         assert quick is not None

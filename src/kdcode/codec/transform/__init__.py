@@ -15,6 +15,7 @@ ragged_writer.py  such rows on their way into a file
 ragged_rows.py    such rows, any of which can be read alone
 row_blocks.py     codes of rows, and of blocks of narrow rows that are coded together
 blocked_rows.py   the rows of such blocks, in a table and on their way into a file
+block_encoding.py  vectors to codes of blocks
 row_forms.py      which of these forms the rows of a codec have
 spec.py, codec.py  the codec
 compiled_levels.py  the same loops as compiled code

@@ -13,6 +13,7 @@ from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.codec import CodeArray, Codec, Search
 from kdcode.codec.spec import TRANSFORM
+from kdcode.codec.transform.block_encoding import BlockEncoder
 from kdcode.codec.transform.compiled_levels import CompiledLevels
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.range_coder import bit_lengths
@@ -20,20 +21,16 @@ from kdcode.codec.transform.reflections import product, reflection_vectors
 from kdcode.codec.transform.row_blocks import BlockCodes
 from kdcode.codec.transform.row_coder import RowCoder
 from kdcode.codec.transform.row_forms import TransformRows
-from kdcode.codec.transform.row_search import RowProblem, fitting_rows, margin_of, search_rows
+from kdcode.codec.transform.row_search import RowProblem, margin_of
 from kdcode.codec.transform.spec import SIDE_UNIT, TransformSpec
 from kdcode.codec.transform.viterbi import LevelCosts
 from kdcode.errors import OptionError
 
 _ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 1 << 12, 1 << 20
-_WEIGHTS = (1 / 4, 4.0)
-"""Weights beyond which the error of a row counts no less or more: a step allows no more than so much."""
 _MOST_TRADE = 1e6
 """The largest λ, in squared steps for each bit: rows are all zero long before."""
 _LARGE = 1e30
 """Vectors of larger numbers are rotated in float64."""
-_NEXT_TO_NOTHING = 1e-4
-"""What λ is multiplied by for a last block that is filled up with zeros: their levels are to be zero, as in `pack`."""
 _FEW_ROWS, _FEW_NUMBERS = 64, 1 << 15
 """Rows that compiled code decodes at a time: as many as have so many numbers, and enough to read the rotation for."""
 
@@ -150,7 +147,7 @@ class Transform(TransformRows, Codec):
         values, classes, sides = spec.row_blocks.block_codes(codes)
         left = -len(codes) % spec.rows_per_block  # rows that the last block has not
         if left:
-            room = self._written(values[-1:], classes[-1:])[1]
+            room = self.encoder.written(values[-1:], classes[-1:])[1]
             sides[-1] <<= max(0, int(room[0]) - (spec.rows_per_block - left) * spec.embedding_dim)
         written, room = self.compiled.write(values, classes, sides) or self.coder.write(values, classes, sides)
         wrong = room != bit_lengths(sides) - 1
@@ -284,61 +281,13 @@ class Transform(TransformRows, Codec):
             trade: what λ is multiplied by: more makes rows shorter.
             longest: bytes that blocks take at most, or as few as there are; any number if None.
         """
-        together, lengths = self.spec.row_blocks, self.problem.lengths
-        coordinates = together.joined(self.coordinates(vectors))
-        if weights is not None:
-            weights = _block_means(weights, together.rows)
-        nominal = float(self.stored["search"][1])
-        wanted = np.full(len(coordinates), nominal) if weights is None else nominal / np.sqrt(weights.clip(min=1e-12))
-        trades = np.full(len(coordinates), self.problem.trade * trade)
-        if len(vectors) % together.rows:
-            trades[-1] *= _NEXT_TO_NOTHING
-        steps = np.log([step for step, _ in self.step_levels])
-        own = np.abs(steps - np.log(wanted)[:, None]).argmin(axis=1)
-        found = BlockCodes(
-            np.zeros(coordinates.shape, dtype=np.int64), *np.zeros((2, len(coordinates)), dtype=np.int64)
-        )
-        for number, (step, allowed) in enumerate(self.step_levels):
-            blocks = np.flatnonzero(own == number)
-            if len(blocks):
-                reach = 2.0 * self.spec.codebook_size
-                with np.errstate(over="ignore"):  # what is beyond reach, in whatever unit, is cut off
-                    scaled = np.clip(coordinates[blocks] / self.dtype.type(step), -reach, reach).astype(np.float32)
-                own_weights = np.ones(len(blocks)) if weights is None else weights[blocks] * (step / nominal) ** 2
-                own_trades = trades[blocks] / np.clip(own_weights, *_WEIGHTS)
-                few = allowed if longest is None else allowed[: max(1, int((lengths[allowed] <= longest).sum()))]
-                searched = self._searched(scaled, own_trades.astype(np.float32), few)
-                for part, new in zip(found, searched, strict=True):
-                    part[blocks] = new
-        return together.row_codes(found, *np.divmod(np.arange(len(vectors)), together.rows))
-
-    def _searched(self, scaled: FloatArray, trades: FloatArray, allowed: IntArray) -> BlockCodes:
-        """Codes of (m, levels) coordinates of blocks in steps, with (m,) λ."""
-        steps, most = (self._levels, self._written), self.spec.most_block_sides
-        values, classes, room = fitting_rows(steps, scaled, trades, allowed, self.problem)
-        none = np.ones(len(scaled), dtype=np.int64)
-        at_level = self._coordinates_of(values, classes, none) / self.stored["steps"][classes][:, None]
-        above = (scaled[:, :most] > at_level[:, :most]).astype(np.int64)
-        sides = none
-        for place in range(above.shape[1]):
-            sides = np.where(place < room, 2 * sides + above[:, place], sides)
-        return BlockCodes(values, classes, sides)
-
-    def _levels(
-        self, scaled: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
-    ) -> tuple[CodeArray, CodeArray]:
-        found = self.compiled.search(scaled, trades, allowed, problem)
-        return found or search_rows(scaled, trades, allowed, problem)
-
-    def _written(self, values: CodeArray, classes: CodeArray) -> tuple[npt.NDArray[np.uint8], CodeArray]:
-        return self.compiled.write(values, classes, None) or self.coder.write(values, classes, None)
+        return self.encoder.encode(vectors, weights, trade, longest)
 
     @cached_property
-    def step_levels(self) -> list[tuple[float, IntArray]]:
-        """The steps that there are, each with its classes by length."""
-        steps, lengths = self.stored["steps"], np.array(self.spec.lengths)
-        ordered = np.argsort(lengths, kind="stable")
-        return [(float(step), ordered[steps[ordered] == step]) for step in np.unique(steps)]
+    def encoder(self) -> BlockEncoder:
+        """What finds codes of vectors."""
+        parts = (self.spec.row_blocks, self.problem, self.coder, self.compiled)
+        return BlockEncoder(*parts, nominal=float(self.stored["search"][1]), coordinates=self.coordinates)
 
     def score_tables(self, queries: DoubleArray) -> None:
         """None: what a level stands for depends on those before it."""
@@ -355,9 +304,3 @@ class Transform(TransformRows, Codec):
         """Rows of whole blocks."""
         together = self.spec.rows_per_block
         return max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // self.spec.embedding_dim) // together) * together
-
-
-def _block_means(weights: DoubleArray, rows: int) -> DoubleArray:
-    """(m,) the means of (n,) weights over blocks of so many rows."""
-    first = np.arange(0, len(weights), rows)
-    return np.asarray(np.add.reduceat(weights, first) / np.diff([*first, len(weights)]))
