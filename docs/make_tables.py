@@ -21,6 +21,7 @@ from in_task_tables import IN_TASK_PARTS
 from lookup_tables import LOOKUP_PARTS
 from markdown_tables import ROOT, Record, error_cell, megabytes, percent, rows_of, table
 from model_tables import MODEL_PARTS, sentence_rows
+from other_tables_table import OTHER_TABLES_PARTS
 from scale_tables import SCALE_PARTS
 
 WRITTEN = ("benchmarks", "in-task", "models", "recipes", "reliability", "scale")
@@ -271,6 +272,7 @@ PARTS: dict[str, Callable[[], str]] = {
     **SCALE_PARTS,
     "retrieval": retrieval,
     **EQUAL_BYTES_PARTS,
+    **OTHER_TABLES_PARTS,
     "equal_bits": equal_bits,
     "unseen_rows": unseen_rows,
     "reconstruction_small": lambda: _reconstruction(10_000),

@@ -1,0 +1,45 @@
+"""The table of the pages from the comparison on tables of other kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from equal_bytes_tables import LIMIT, OURS
+from markdown_tables import Record, rows_of, table
+
+KINDS = {
+    "narrow-8": "word vectors, 8 dimensions",
+    "narrow-16": "word vectors, 16 dimensions",
+    "narrow-32": "word vectors, 32 dimensions",
+    "n-grams": "n-gram buckets",
+    "sentences": "sentences",
+    "wide": "activations",
+    "heavy-tails": "Student's t",
+}
+
+
+def _cell(row: Record, least: float) -> str:
+    if "unfinished_minutes" in row:
+        return f"> {row['unfinished_minutes']:.0f} min"
+    if row["bytes"] is None:
+        return "–"
+    error = row["relative_error"]
+    shown = f"{error:.4f}" if error < 0.0995 else f"{error:.3f}"
+    return f"**{shown}**" if error == least else shown
+
+
+def other_tables() -> str:
+    """Errors of every method, a line for each table and size; the least, but the limit, is bold."""
+    rows = rows_of("other_tables")
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    lines = []
+    for name, times in dict.fromkeys((row["table"], row["times"]) for row in rows):
+        own = {row["method"]: row for row in rows if (row["table"], row["times"]) == (name, times)}
+        errors = [row["relative_error"] for method, row in own.items() if method != LIMIT and row["bytes"] is not None]
+        shape = f"{own[OURS]['rows']:,} x {own[OURS]['dim']:,}"
+        cells = [_cell(own[method], min(errors) if method != LIMIT else -1) for method in methods]
+        lines.append([f"{KINDS[name]}, {shape}", f"{times}x", *cells])
+    return table(["", "size", *methods], lines)
+
+
+OTHER_TABLES_PARTS: dict[str, Callable[[], str]] = {"other_tables": other_tables}

@@ -1,0 +1,50 @@
+"""The benchmark on tables of other kinds: a tiny run, and what the page says of the committed one."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scripts import printed_by
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(FOLDER))
+import own_process  # noqa: E402
+from other_tables import METHODS, NARROW, TABLES, TIMES, heavy_tails  # noqa: E402
+
+
+def measured_here(script, arguments, kept, threads, minutes=None):
+    """As `measured_apart`, in this process."""
+    return json.loads(printed_by(Path(script), *arguments))
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("other_tables")
+    options = ["--tables", "tiny", "--times", "8,16", "--work", folder / "work", "--output", folder / "r.json"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own_process, "measured_apart", measured_here)
+        printed_by(FOLDER / "other_tables.py", *options, "--threads", "1")
+    return json.loads((folder / "r.json").read_text())["rows"]
+
+
+def test_every_method_is_measured_within_the_bytes(rows):
+    assert [(row["times"], row["method"]) for row in rows] == [(times, name) for times in (8, 16) for name in METHODS]
+    for row in rows:
+        assert (row["rows"], row["dim"]) == (600, 12)
+        assert row["bytes"] is None or row["bytes"] <= 600 * 12 * 4 // row["times"]
+        assert row["bytes"] is None or 0 < row["relative_error"] < 1
+
+
+def test_the_tables_are_of_the_kinds_that_they_say():
+    assert {f"narrow-{dim}" for dim in NARROW} <= set(TABLES)
+    numbers = heavy_tails(None)
+    assert numbers.shape == (20_000, 64)
+    assert np.mean(numbers**4) > 10 * np.mean(numbers**2) ** 2  # 3 for normal numbers
+
+
+def test_the_committed_result_has_every_cell():
+    result = json.loads((FOLDER / "results" / "other_tables.json").read_text())
+    found = {(row["table"], row["times"], row["method"]) for row in result["rows"]}
+    assert found == {(name, times, method) for name in TABLES for times in TIMES for method in METHODS}
