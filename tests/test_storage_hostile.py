@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdc_bytes import DTYPE_BYTES, Parts, with_digests
 from safetensors.numpy import save_file
-from sample_tables import KINDS, coded_table, words
+from sample_tables import KINDS, TRANSFORM_NAMES, coded_table, words
 
 from kdcode import load, save, verify
 from kdcode.errors import FileError, OptionError, StorageError
@@ -88,7 +88,7 @@ def test_changed_bytes_are_refused_or_harmless(tmp_path_factory, kind, repaired,
         refused(path, ".", verify)
 
 
-@pytest.mark.parametrize("kind", ["projected", "scaled-rotated", "transform", "transform-plain"])
+@pytest.mark.parametrize("kind", ["projected", "scaled-rotated", *TRANSFORM_NAMES])
 def test_every_single_byte_changed_is_found(path, kind):
     save(table(kind, "int8"), path)
     content = path.read_bytes()
@@ -462,7 +462,7 @@ def test_metadata_that_contradicts_the_tensors(path, parts, field, tensor):
         {"embedding_dim", "inner_dim", "code_length", "groups"},
     ],
 )
-@pytest.mark.parametrize("kind", ["linear", "scaled-rotated", "lstm", "transform", "transform-plain"])
+@pytest.mark.parametrize("kind", ["linear", "scaled-rotated", "lstm", *TRANSFORM_NAMES])
 def test_huge_claims_take_no_memory(path, kind, claims, huge):
     save(table(kind), path)
     parts = Parts.of(path)

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from sample_tables import codec_of, coded_table, words
+from sample_tables import TRANSFORM_NAMES, codec_of, coded_table, words
 
 import kdcode
 from kdcode.options import LEARNER_OPTIONS, CompressOptions
@@ -272,7 +272,7 @@ def test_a_missing_file_is_wrong_usage(run, tmp_path):
     assert run("info", tmp_path / "none.kdc").exit_code == 2
 
 
-@pytest.fixture(params=["transform", "transform-plain"])
+@pytest.fixture(params=TRANSFORM_NAMES)
 def transform_file(request, tmp_path):
     kdcode.save(coded_table(request.param, rows=300, symbols=words(300)), tmp_path / f"{request.param}.kdc")
     return tmp_path / f"{request.param}.kdc"
@@ -280,12 +280,14 @@ def transform_file(request, tmp_path):
 
 def test_info_says_what_transform_codes_are(run, transform_file):
     coded, lines = kdcode.load(transform_file), run("info", transform_file).stdout.splitlines()
-    if transform_file.stem == "transform":
-        mean = coded.packed.nbytes / 300
-        assert f"code         a level for each dimension, {mean:.1f} bytes on average, 6 lengths from 2 to 9" in lines
+    together, few, most = coded.spec.rows_per_block, min(coded.spec.lengths), max(coded.spec.lengths)
+    blocks = f", for blocks of {together} rows" if together > 1 else ""
+    if "plain" not in transform_file.stem:
+        each = f"{coded.packed.nbytes * together / 300:.1f} bytes on average, 6 lengths from {few} to {most}"
+        assert f"code         a level for each dimension, {each}{blocks}" in lines
         assert "composition  transform, rotation of 3 reflections, 6 bits a number, 8 states" in lines
     else:
-        assert "code         a level for each dimension, 9 bytes" in lines
+        assert f"code         a level for each dimension, {most} bytes{blocks}" in lines
         assert "composition  transform, no rotation, 4 states" in lines
     assert not any("codebook" in line or "K=" in line for line in lines)
     facts = json.loads(run("info", transform_file, "--json").stdout)
@@ -299,14 +301,15 @@ def test_transform_codes_are_shown_as_levels(run, transform_file):
     coded = kdcode.load(transform_file)
     word = words(300)[0]
     *values, row_class, sides = coded.code_of(word)
-    levels = [(value + 1) // 2 if value % 2 else -(value // 2) for value in values]
-    shown = f"{' '.join(map(str, levels))} ({coded.spec.lengths[row_class]} bytes, sides "
+    levels = [(value + 1) // 2 if value % 2 else -(value // 2) for value in values[:7]]
+    block = f" of {coded.spec.rows_per_block} rows, state {values[7]}" if len(values) > 7 else ""
+    shown = f"{' '.join(map(str, levels))} ({coded.spec.lengths[row_class]} bytes{block}, sides "
     found = run("get", transform_file, word, "--codes").stdout
     assert found.startswith(f"{word} {shown}")
     assert found.removeprefix(f"{word} {shown}").rstrip(")\n") == f"{sides:b}"[1:].translate({49: "+", 48: "-"})
     [group, *_] = json.loads(run("codes", transform_file, "--json").stdout)
     assert coded.symbols_with_code(group["code"]) == group["symbols"]
-    assert "bytes, sides " in run("codes", transform_file).stdout
+    assert ", sides " in run("codes", transform_file).stdout
     refused = run("codes", transform_file, "--prefix", "3-1")
     assert refused.exit_code == 1
     assert "--prefix: this table has transform codes, whose integers are levels of coordinates" in refused.stderr

@@ -5,7 +5,7 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_tables import KINDS, NAMES, codec_of, codes_of, spec_of
+from sample_tables import KINDS, NAMES, TRANSFORM_NAMES, codec_of, codes_of, spec_of
 
 from kdcode.codec import CodecSpec, Sizes, codec_from_tensors, make_spec
 from kdcode.codec.spec import COMPOSITIONS, _split
@@ -105,7 +105,7 @@ def test_the_shape_of_transform_codes_follows_from_a_table():
     assert spec_of("transform").composition == "transform"
 
 
-@pytest.mark.parametrize("kind", ["linear", "scaled-lstm", "transform", "transform-plain"])
+@pytest.mark.parametrize("kind", ["linear", "scaled-lstm", *TRANSFORM_NAMES])
 def test_specs_are_made_again_of_their_fields(kind):
     spec = spec_of(kind)
     assert make_spec(json.loads(json.dumps(dataclasses.asdict(spec)))) == spec

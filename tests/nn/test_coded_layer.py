@@ -143,7 +143,7 @@ def test_configurations_that_are_none_are_refused(change):
 @pytest.mark.parametrize("layer_class", LAYERS)
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [*(("scaled-lstm", dtype) for dtype in ("float32", "float16", "int8")), ("transform", ""), ("transform-plain", "")],
+    [*(("scaled-lstm", dtype) for dtype in ("float32", "float16", "int8")), *((kind, "") for kind in TRANSFORM_NAMES)],
 )
 def test_safetensors_pickle_and_copies_keep_the_layer(layer_class, kind, dtype, tmp_path):
     for form in FORMS if kind in CODEWORD_NAMES else FORMS[:2]:

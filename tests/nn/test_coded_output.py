@@ -10,7 +10,7 @@ import pickle
 import pytest
 import safetensors.torch
 import torch
-from sample_tables import CODEWORD_KINDS, CODEWORD_NAMES, KINDS, NAMES, coded_table
+from sample_tables import CODEWORD_KINDS, CODEWORD_NAMES, KINDS, NAMES, TRANSFORM_NAMES, coded_table
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -112,7 +112,7 @@ def test_gradients_are_those_of_the_decoded_table(kind, form):
 
 
 @pytest.mark.parametrize("form", ["packed", "unpacked"])
-@pytest.mark.parametrize("kind", ["linear", "lstm", "transform", "transform-plain"])
+@pytest.mark.parametrize("kind", ["linear", "lstm", *TRANSFORM_NAMES])
 def test_a_frozen_table_passes_gradients_to_hidden_vectors_alone(kind, form):
     layer = CodedEmbedding(coded_table(kind, rows=ROWS), form=form)
     hidden = hidden_vectors(3).requires_grad_()

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from sample_tables import coded_table, words
+from sample_tables import TRANSFORM_NAMES, coded_table, words
 
 import kdcode
 from kdcode import bitpack
@@ -203,7 +203,7 @@ def test_very_long_codes_leave_room_for_fewer_symbols():
     assert f"This page has the {report.explored:,} symbols" in text_of(report, "explorer")
 
 
-@pytest.mark.parametrize(("kind", "dim"), [("transform", 40), ("transform-plain", 7)])
+@pytest.mark.parametrize(("kind", "dim"), [("transform", 40), *((kind, 7) for kind in TRANSFORM_NAMES[1:])])
 def test_transform_codes_are_shown_as_levels(kind, dim):
     coded = coded_table(kind, rows=300, symbols=words(300), dim=dim)
     report = make_report(coded.to_table(), coded)
@@ -217,7 +217,8 @@ def test_transform_codes_are_shown_as_levels(kind, dim):
     assert (use["row"], use["column"]) == ("coordinate", "level")
     assert use["columns"] == 1 - 2 * use["first"]
     assert "Use of the levels" in text_of(report, "codes")
-    assert f"stored in {taken.mean():.1f} bytes on average" in text_of(report, "codes")
+    assert codes["together"] == coded.spec.rows_per_block
+    assert f"stored in {coded.packed.nbytes / 300:.1f} bytes on average" in text_of(report, "codes")
     assert "shared codes" not in text_of(report, "quality")
     assert "are not learned step by step" in text_of(report, "quality")
     assert "rotation, tables of levels" in text_of(report, "size")

@@ -158,8 +158,9 @@ def _codes(pairs: RowPairs, places: IntArray) -> dict[str, Any] | None:
         return _packed(codes, spec.widths, spec.code_length)
     levels = np.minimum(codes[:, : min(LEVELS, spec.embedding_dim)].astype(np.int64), _LARGEST)
     widths = tuple(bitpack.bits_for(int(column.max()) + 1) for column in levels.T)
-    taken = np.asarray(spec.lengths, dtype=np.uint32)[codes[:, -2]]  # of the block, where several rows make one
-    return _packed(levels, widths, len(widths)) | {"bytes": packed_array(taken), "levels": spec.embedding_dim}
+    taken = np.asarray(spec.lengths, dtype=np.uint32)[codes[:, -2]]
+    shown = {"bytes": packed_array(taken), "levels": spec.embedding_dim, "together": spec.rows_per_block}
+    return _packed(levels, widths, len(widths)) | shown
 
 
 def _packed(codes: IntArray, widths: Sequence[int], length: int) -> dict[str, Any]:

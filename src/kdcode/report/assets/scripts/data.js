@@ -49,17 +49,18 @@ Report.codewordWords = {
   same: "Share this code, and so the vector",
 };
 
-Report.levelWords = ({ bytes, levels, length }) => {
+Report.levelWords = ({ bytes, levels, length, together }) => {
   const taken = Report.array(bytes);
   const one = (value) => String(value % 2 ? (value + 1) / 2 : -value / 2).replace("-", "−");
   const first = length < levels ? `; the first ${length} of ${levels}` : "";
+  const block = together > 1 ? ` for ${together} rows` : "";
   return {
     one,
     all: (values) => values.map(one).join(", "),
     label: (value, place) => `coordinate ${place + 1}: level ${one(value)}`,
     next: (place) => `by their level of coordinate ${place + 1}`,
     place: (column) => `in coordinate ${column + 1}`,
-    counts: (book, row) => `(levels, ${taken[row]} bytes${first})`,
+    counts: (book, row) => `(levels, ${taken[row]} bytes${block}${first})`,
     same: length < levels ? "Share these levels" : "Share this code, and so the vector",
   };
 };
