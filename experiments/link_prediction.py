@@ -213,7 +213,7 @@ class LinkPrediction:
             model.load_state_dict(best)
             uses = torch.bincount(graph.train[:, 0], minlength=graph.entities).double().clamp_min(0.5).sqrt()
             source = kdcode.as_table(table.weight.detach().numpy(), weights=uses.numpy())
-            coded = kdcode.compress(source, recipe.size, effort="fast", seed=self.seed)
+            coded = kdcode.compress(source, recipe.size, codewords=True, effort="fast", seed=self.seed)
             model.entities = KDEmbedding.from_coded(coded)
         return model.eval()
 

@@ -187,7 +187,7 @@ class Recommendation:
         """Codes of a table, in which rows that occur often count more."""
         weights = torch.bincount(ids, minlength=len(table)).double().add(0.5).sqrt().numpy()
         source = kdcode.as_table(table.numpy(), weights=weights)
-        return KDEmbedding.from_coded(kdcode.compress(source, self.recipe.size, seed=self.seed))
+        return KDEmbedding.from_coded(kdcode.compress(source, self.recipe.size, codewords=True, seed=self.seed))
 
     def _size(self, model: Factorization) -> dict[str, Any]:
         """Bytes of everything that is served, and how many times smaller it is than with full tables."""

@@ -220,7 +220,7 @@ class Classification:
         """Codes of a table, in which frequent words count more."""
         weights = np.sqrt(self.task.counts + 0.5)
         source = kdcode.as_table(table.numpy(), weights=weights)
-        return kdcode.compress(source, self.recipe.size, effort="fast", seed=self.seed)
+        return kdcode.compress(source, self.recipe.size, codewords=True, effort="fast", seed=self.seed)
 
     def _batches(self) -> Iterator[Sentences]:
         """All training sentences in random order, some of their words unknown."""

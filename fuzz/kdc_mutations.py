@@ -328,7 +328,16 @@ def _integers(random: Random, parts: Parts) -> None:
 
 
 INTEGERS = (
-    *("row_classes", "row_starts", "coordinate_contexts", "class_contexts", "magnitudes", "frequencies", "shifts"),
+    *(
+        "row_classes",
+        "row_starts",
+        "row_breaks",
+        "coordinate_contexts",
+        "class_contexts",
+        "magnitudes",
+        "frequencies",
+        "shifts",
+    ),
     *("sides", "reflections"),
 )
 

@@ -20,7 +20,10 @@ ROWS = (0, 1, 5, 17, 130, 300)
 """A file of 0 rows is a codebook; a block of symbols holds 128."""
 MANY_ROWS = 40_000
 """So that a file takes several digest blocks of 65,536 bytes."""
-KINDS_OF_MANY = [("linear", "float32"), ("scaled-rotated", "int8"), ("lstm", "float16"), ("transform", "float16")]
+KINDS_OF_MANY = [
+    *[("linear", "float32"), ("scaled-rotated", "int8"), ("lstm", "float16")],
+    *[("transform", "float16"), ("transform-blocks", "float16")],
+]
 ODD_SYMBOLS = ("", "ç", "\U0001f600", "new\nline", "a" * 300, "\x1b[31m", "a b", "0")
 
 

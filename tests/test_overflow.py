@@ -51,7 +51,7 @@ def test_files_of_such_vectors_are_verified(kind, dtype, tmp_path):
     codec, small = huge_codec(kind, dtype)
     codes, vectors, fits = parted(codec, small)
     path = tmp_path / "t.kdc"
-    save(CodedTable.from_codes(None, codes[fits], codec), path)
+    save(CodedTable.from_codes(None, codes, codec).select(np.flatnonzero(fits)), path)
     assert verify(path).num_embeddings == fits.sum()
     np.testing.assert_allclose(np.asarray(load(path)), vectors[fits], rtol=1e-4, atol=1e-6 * MOST)
 
@@ -70,7 +70,7 @@ def test_files_of_such_vectors_are_verified(kind, dtype, tmp_path):
 def test_layers_agree(kind, dtype, layer):
     codec, small = huge_codec(kind, dtype)
     codes, vectors, fits = parted(codec, small)
-    coded = CodedTable.from_codes(None, codes[fits], codec)
+    coded = CodedTable.from_codes(None, codes, codec).select(np.flatnonzero(fits))
     ids = torch.arange(len(coded))[:, None]
     first = layer(coded)
     again = layer.from_config(first.config)
@@ -92,7 +92,9 @@ def test_such_vectors_are_encoded_as_short_ones_are(kind, dtype):
     _, vectors, fits = parted(codec, small)
     found = codec.encode(vectors[fits][:20].astype(np.float32))
     expected = small.encode((vectors[fits][:20] * DOWN).astype(np.float32))
-    if codec.spec.scale_bits:  # directions are encoded, whatever the codewords are
+    if "blocks" in kind:  # the sides of coordinates that lie on their level are a matter of rounding
+        np.testing.assert_array_equal(found[:, :-1], expected[:, :-1])
+    elif codec.spec.scale_bits:  # directions are encoded, whatever the codewords are
         found, expected = found[:, :-1], expected[:, :-1]
         assert found.min() >= 0
         assert found.max() < codec.spec.codebook_size

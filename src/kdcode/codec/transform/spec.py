@@ -229,7 +229,8 @@ class TransformSpec(CodecSpec):
         """The bytes of each part of a table of N rows, which are as long as those that the codec was made for."""
         blocks = self.row_blocks.count(num_embeddings)
         codes = math.ceil(blocks * self.mean_length) + index_bytes(blocks, self.classes)
-        return Sizes(codes + (BREAK_BYTES if self.rows_per_block > 1 else 0), 0, self.own_bytes, symbol_bytes)
+        breaks = BREAK_BYTES if self.rows_per_block > 1 and num_embeddings else 0
+        return Sizes(codes + breaks, 0, self.own_bytes, symbol_bytes)
 
     def sizes_of_rows(self, rows: PackedRows, symbol_bytes: int = 0) -> Sizes:
         """The bytes of each part of a table of given rows."""

@@ -2,6 +2,7 @@
 
 rotation.py          how many principal directions, in how many bits
 level_statistics.py  tables of levels from levels
+draft.py             Draft: a codec on its way
 fitting.py           the step, the lengths of rows and the tables, from a sample that is coded a few times
 design.py            design_codec: a codec for a size, and the error to expect
 coding.py            all rows, within a number of bytes

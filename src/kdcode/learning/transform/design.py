@@ -13,7 +13,8 @@ from kdcode.codec.transform.spec import BREAK_BYTES
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.transform.block_size import chosen_rows_per_block
-from kdcode.learning.transform.fitting import Draft, Fit, Outcome
+from kdcode.learning.transform.draft import Draft
+from kdcode.learning.transform.fitting import Fit, Outcome
 from kdcode.learning.transform.level_statistics import LevelStatistics
 from kdcode.learning.transform.rotation import Rotation, chosen_rotation
 from kdcode.learning.transform.row_lengths import chosen_classes, row_kinds
