@@ -27,7 +27,7 @@ from result_file import write_result
 
 RESULTS = Path(__file__).parent / "results" / "other_tables.json"
 TIMES = (8, 20, 80)
-METHODS = ("kdcode", "entropy-coded scalar", "faiss RQ", "faiss PQ", "TurboQuant", LIMIT)
+METHODS = ("kdcode", "entropy-coded scalar", "faiss PQ", LIMIT)
 NARROW = (8, 16, 32)
 _WIDE_ROWS = 10_000
 Maker = Callable[[argparse.Namespace], Matrix]

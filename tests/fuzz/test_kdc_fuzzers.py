@@ -17,7 +17,7 @@ def run(name, check, count):
 
 
 def test_every_flipped_bit_is_found():
-    found = run("bit_flips", bit_flips.check, 700)
+    found = run("bit_flips", bit_flips.check, 1500)
     assert {
         "found in length",
         "found in header",
