@@ -1,13 +1,11 @@
 """Tables of other kinds at equal total bytes: kdcode with a size alone, beside its quick peers and the Gaussian limit.
 
-    python benchmarks/other_tables.py --text FOLDER --tasks FOLDER --minilm FOLDER --smollm2 FILE --work FOLDER
+    python benchmarks/other_tables.py --text FOLDER --work FOLDER
 
 The tables are made first, and kept in the work folder:
 
     narrow-8, narrow-16, narrow-32   words of the Penn Treebank, skip-gram vectors of few dimensions (gensim)
     n-grams                          hash buckets of the n-grams of these words, as fastText has them (gensim)
-    sentences                        of TREC and SST-2, by all-MiniLM-L6-v2
-    wide                             tokens of SmolLM2 inside the first feed-forward layer: 1,536 heavy-tailed numbers
     heavy-tails                      Student's t with 3 degrees of freedom, 64 dimensions
 """
 
@@ -29,7 +27,6 @@ RESULTS = Path(__file__).parent / "results" / "other_tables.json"
 TIMES = (8, 20, 80)
 METHODS = ("kdcode", "entropy-coded scalar", "faiss PQ", LIMIT)
 NARROW = (8, 16, 32)
-_WIDE_ROWS = 10_000
 Maker = Callable[[argparse.Namespace], Matrix]
 
 
@@ -65,31 +62,6 @@ def ngrams(arguments: argparse.Namespace) -> Matrix:
     return np.asarray(model.wv.vectors_ngrams, dtype=np.float32)
 
 
-def sentences(arguments: argparse.Namespace) -> Matrix:
-    """(n, 384) vectors of sentences."""
-    from sentence_encoder import encode, read_tasks
-    from transformers import AutoModel, AutoTokenizer
-
-    model, tokenizer = (
-        AutoModel.from_pretrained(arguments.minilm).eval(),
-        AutoTokenizer.from_pretrained(arguments.minilm),
-    )
-    return np.asarray(encode(model, tokenizer, read_tasks(arguments.tasks).searched), dtype=np.float32)
-
-
-def wide(arguments: argparse.Namespace) -> Matrix:
-    """(10,000, 1,536) gated activations of tokens."""
-    import kdcode
-
-    def tensor(name: str) -> Matrix:
-        return np.asarray(kdcode.read(arguments.smollm2, tensor=name).matrix, dtype=np.float32)
-
-    tokens = tensor("token_embd.weight")[:_WIDE_ROWS]
-    tokens /= np.sqrt(np.square(tokens).mean(axis=1, keepdims=True) + 1e-5)
-    gate, up = (tokens @ tensor(f"blk.0.ffn_{name}.weight").T for name in ("gate", "up"))
-    return np.asarray(gate / (1 + np.exp(-gate)) * up)
-
-
 def heavy_tails(arguments: argparse.Namespace) -> Matrix:
     """(20,000, 64) numbers of Student's t distribution."""
     return np.random.default_rng(0).standard_t(3, size=(20_000, 64)).astype(np.float32)
@@ -107,8 +79,6 @@ def _sentences(folder: Path) -> list[list[str]]:
 TABLES: dict[str, Maker] = {
     **{f"narrow-{dim}": narrow(dim) for dim in NARROW},
     "n-grams": ngrams,
-    "sentences": sentences,
-    "wide": wide,
     "heavy-tails": heavy_tails,
 }
 
@@ -148,9 +118,6 @@ def main() -> None:
     """Measure everything, print it and write it down."""
     parser = argparse.ArgumentParser(description="kdcode and its peers on tables of other kinds.")
     parser.add_argument("--text", type=Path, help="folder with ptb.train.txt")
-    parser.add_argument("--tasks", type=Path, help="folder with trec/ and sst2/")
-    parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2")
-    parser.add_argument("--smollm2", type=Path, help="GGUF file of SmolLM2-135M")
     parser.add_argument(
         "--work", type=Path, default=Path("other_tables-work"), help="where tables and records are kept"
     )

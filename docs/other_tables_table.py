@@ -12,8 +12,6 @@ KINDS = {
     "narrow-16": "word vectors, 16 dimensions",
     "narrow-32": "word vectors, 32 dimensions",
     "n-grams": "n-gram buckets",
-    "sentences": "sentences",
-    "wide": "activations",
     "heavy-tails": "Student's t",
 }
 
