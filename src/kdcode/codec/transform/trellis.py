@@ -62,12 +62,13 @@ def parity(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return (values + 1) >> 1 & 1
 
 
-def states_before(values: IntArray, states: int, first: IntArray | None = None) -> npt.NDArray[np.int64]:
+def states_before(values: IntArray, states: int, first: IntArray | None = None) -> npt.NDArray[np.uint8]:
     """(n, d) the state at each coordinate, of (n, d) code values; the first coordinate has state 0, or (n,) `first`."""
-    table, odd = transitions(states), parity(np.asarray(values, dtype=np.int64))
-    found = np.zeros(odd.shape, dtype=np.int64)
+    following = transitions(states).reshape(-1).astype(np.uint8)
+    odd = parity(np.asarray(values, dtype=np.int64)).T.astype(np.uint8)  # a position after the other in memory
+    found = np.zeros(odd.shape, dtype=np.uint8)
     if first is not None:
-        found[:, 0] = first
-    for position in range(1, odd.shape[1]):
-        found[:, position] = table[found[:, position - 1], odd[:, position - 1]]
-    return found
+        found[0] = first
+    for position in range(1, len(odd)):
+        found[position] = following[2 * found[position - 1] + odd[position - 1]]
+    return np.ascontiguousarray(found.T)
