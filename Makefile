@@ -65,7 +65,7 @@ results-full: results $(SMOLLM_PACKAGE)  ## and kdcode beside other methods, and
 	$(BIN)/python benchmarks/language_model_tables.py --model $(SMOLLM) --gguf SmolLM2-135M-Instruct.Q4_1.gguf --text $(TEXT) --work $(or $(WORK),benchmarks/work)/language_model_tables
 	$(BIN)/python benchmarks/equal_bits.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/equal_bits
 	$(BIN)/python benchmarks/equal_bytes.py --glove $(DATA) --minilm $(MINILM)/model.safetensors --smollm2 $(SMOLLM)/SmolLM2-135M-Instruct.Q4_1.gguf --work $(or $(WORK),benchmarks/work)/equal_bytes
-	$(BIN)/python benchmarks/other_tables.py --text $(TEXT) --work $(or $(WORK),benchmarks/work)/other_tables
+	$(BIN)/python benchmarks/other_tables.py --text $(TEXT) --encoder $(MINILM) --tasks $(TASKS) --work $(or $(WORK),benchmarks/work)/other_tables
 	$(BIN)/python benchmarks/scaling.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/scaling
 	$(BIN)/python benchmarks/unseen_rows.py --glove $(DATA) --work $(or $(WORK),benchmarks/work)/unseen_rows
 	$(BIN)/python benchmarks/distributed.py --work $(or $(WORK),benchmarks/work)/distributed

@@ -7,13 +7,15 @@ quick to learn are tried, and of the slow ones those that a quick relative ranks
 Beside them stands the Gaussian limit: the least error that any code of so many bits for a row could have if rows were
 drawn from the Gaussian of the table's covariance, with nothing taken off for what all rows share. Each method has
 a process of its own, with the same number of threads, and is given up after `--minutes`. Finished records are kept in
-the work folder, and not measured again. Training has two times: by the clock, and of the processor, all threads
+the work folder, and not measured again. A run of some cells replaces these in the result, and leaves the others as they
+are; a record has the date of its measurement. Training has two times: by the clock, and of the processor, all threads
 together, which other work beside hardly changes.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import resource
 import time
@@ -26,7 +28,7 @@ from equal_bytes_figure import LIMIT, draw
 from own_process import measured_apart
 from peer_kinds import Fitted, Matrix, Peer, Setting
 from peers import PEERS
-from result_file import write_result
+from result_file import renewed_rows, write_result
 
 import kdcode
 from kdcode.evaluation.rate_distortion import gaussian_limit, principal_variances
@@ -39,6 +41,7 @@ RESULTS = Path(__file__).parent / "results" / "equal_bytes.json"
 FIGURE = Path(__file__).parent / "figures" / "equal_bytes.svg"
 TIMES = (8, 10, 20, 40, 80)
 OURS = {"kdcode": "normal", "kdcode, fast": "fast", "kdcode, best": "best"}
+EVERYONE = [*OURS, *(peer.name for peer in PEERS), LIMIT]
 TOKEN_TABLES = {"minilm": "embeddings.word_embeddings.weight", "smollm2": "token_embd.weight"}
 GLOVE_ROWS = {"glove-50k": 50_000, "glove-100k": 100_000}
 QUERIES, NEIGHBOURS = 1000, 10
@@ -193,17 +196,25 @@ def _nearest(table: Matrix, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, An
     return np.argpartition(-scores, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
 
 
-def cell(arguments: argparse.Namespace, table: str, times: int, method: str) -> dict[str, Any] | None:
-    """The record of a cell: measured by a process of its own, unless the work folder has it; None without any time."""
+def cell(arguments: argparse.Namespace, table: str, times: int, method: str) -> dict[str, Any]:
+    """The record of a cell: measured by a process of its own, unless the work folder has it."""
     flags = ["--only", table, str(times), method, "--threads", str(arguments.threads)]
     for name in FILES:
         if getattr(arguments, name):
             flags += [f"--{name}", str(getattr(arguments, name))]
     kept = arguments.work / f"{table}-{times}x-{method.replace(' ', '_').replace(',', '')}.json"
-    if not arguments.minutes and not kept.exists():
-        return None
     record = measured_apart(__file__, flags, kept, arguments.threads, arguments.minutes)
     return {"table": table, "times": times, "method": method, "bytes": None, **record}
+
+
+def dated(record: dict[str, Any], threads: int) -> dict[str, Any]:
+    """A record with how many threads it was measured with, and on which day."""
+    return {**record, "threads": threads, "date": datetime.date.today().isoformat()}
+
+
+def _place(row: dict[str, Any]) -> tuple[int, ...]:
+    tables = (*GLOVE_ROWS, *TOKEN_TABLES, "tiny")
+    return tables.index(row["table"]), row["times"], EVERYONE.index(row["method"])
 
 
 def main() -> None:
@@ -215,30 +226,27 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument("--figure", type=Path, default=FIGURE, help="where the figure goes")
     parser.add_argument(
-        "--tables", default="glove-50k,glove-100k,minilm,smollm2", help="which tables, with commas between"
+        "--tables", default=",".join((*GLOVE_ROWS, *TOKEN_TABLES)), help="which tables, with commas between"
     )
     parser.add_argument("--times", default=",".join(map(str, TIMES)), help="how many times smaller")
     parser.add_argument("--methods", help="which methods, with semicolons between; all by default")
     parser.add_argument("--threads", type=int, default=2, help="of every method")
-    parser.add_argument(
-        "--minutes", type=float, default=45, help="to give up a method in a cell after; 0 starts nothing"
-    )
+    parser.add_argument("--minutes", type=float, default=45, help="to give up a method in a cell after")
     parser.add_argument("--only", nargs=3, metavar=("TABLE", "TIMES", "METHOD"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only:
         table, times, method = arguments.only
         vectors = read_table(table, {name: getattr(arguments, name) for name in FILES})
-        print(json.dumps({**measure(vectors, method, 4 * vectors.size // int(times)), "threads": arguments.threads}))
+        print(json.dumps(dated(measure(vectors, method, 4 * vectors.size // int(times)), arguments.threads)))
         return
-    everyone = [*OURS, *(peer.name for peer in PEERS), LIMIT]
-    methods = arguments.methods.split(";") if arguments.methods else everyone
+    methods = arguments.methods.split(";") if arguments.methods else EVERYONE
     cells = [
         cell(arguments, table, int(times), method)
         for table in arguments.tables.split(",")
         for times in arguments.times.split(",")
         for method in methods
     ]
-    rows = [row for row in cells if row is not None]
+    rows = renewed_rows(arguments.output, cells, _place)
     settings = {
         "seed": 0,
         "queries": QUERIES,
@@ -246,7 +254,7 @@ def main() -> None:
     }
     write_result(arguments.output, settings, rows, ("numpy", "torch", "faiss-cpu"))
     draw(rows, arguments.figure)
-    for row in rows:
+    for row in cells:
         if row["bytes"] is not None:
             error = f"{row['relative_error']:.4f}  {row.get('train_seconds', 0):8.1f} s"
         else:

@@ -1,12 +1,16 @@
-"""Tables of other kinds at equal total bytes: kdcode with a size alone, beside its quick peers and the Gaussian limit.
+"""Tables of other kinds at equal total bytes: kdcode with a size alone, beside quicker peers and the Gaussian limit.
 
-    python benchmarks/other_tables.py --text FOLDER --work FOLDER
+    python benchmarks/other_tables.py --text FOLDER --encoder FOLDER --tasks FOLDER --work FOLDER
 
 The tables are made first, and kept in the work folder:
 
     narrow-8, narrow-16, narrow-32   words of the Penn Treebank, skip-gram vectors of few dimensions (gensim)
     n-grams                          hash buckets of the n-grams of these words, as fastText has them (gensim)
+    sentences                        sentences of TREC and SST-2, by a sentence encoder such as all-MiniLM-L6-v2
+    hidden-states                    tokens in these sentences, as all layers of the encoder have them, side by side
     heavy-tails                      Student's t with 3 degrees of freedom, 64 dimensions
+
+Finished records are kept there too. A run of some cells replaces these in the result, and leaves the others alone.
 """
 
 from __future__ import annotations
@@ -18,15 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from equal_bytes import LIMIT, measure
+from equal_bytes import LIMIT, dated, measure
 from own_process import measured_apart
 from peer_kinds import Matrix
-from result_file import write_result
+from result_file import renewed_rows, write_result
 
 RESULTS = Path(__file__).parent / "results" / "other_tables.json"
 TIMES = (8, 20, 80)
-METHODS = ("kdcode", "entropy-coded scalar", "faiss PQ", LIMIT)
+METHODS = ("kdcode", "entropy-coded scalar", "faiss RQ", "faiss PQ", "TurboQuant", LIMIT)
 NARROW = (8, 16, 32)
+STATES = 10_000
+"""Tokens whose hidden states make a table."""
 Maker = Callable[[argparse.Namespace], Matrix]
 
 
@@ -62,6 +68,32 @@ def ngrams(arguments: argparse.Namespace) -> Matrix:
     return np.asarray(model.wv.vectors_ngrams, dtype=np.float32)
 
 
+def sentences(arguments: argparse.Namespace) -> Matrix:
+    """(15,565, 384) vectors of length 1, of TREC and SST-2 by all-MiniLM-L6-v2."""
+    from sentence_encoder import encode
+    from transformers import AutoModel, AutoTokenizer
+
+    model, tokenizer = (kind.from_pretrained(arguments.encoder) for kind in (AutoModel, AutoTokenizer))
+    return np.asarray(encode(model.eval(), tokenizer, _task_sentences(arguments.tasks)), dtype=np.float32)
+
+
+def hidden_states(arguments: argparse.Namespace) -> Matrix:
+    """(10,000, 2,688) numbers: a token in a sentence has 384 from the embeddings and from each of the six layers."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    model, tokenizer = (kind.from_pretrained(arguments.encoder) for kind in (AutoModel, AutoTokenizer))
+    texts = _task_sentences(arguments.tasks)
+    found: list[Matrix] = []
+    for number in np.random.default_rng(0).permutation(len(texts)):
+        with torch.no_grad():
+            layers = model.eval()(**tokenizer(texts[number], return_tensors="pt"), output_hidden_states=True)
+        found.extend(torch.cat(layers.hidden_states, dim=2)[0].numpy())
+        if len(found) >= STATES:
+            break
+    return np.stack(found[:STATES])
+
+
 def heavy_tails(arguments: argparse.Namespace) -> Matrix:
     """(20,000, 64) numbers of Student's t distribution."""
     return np.random.default_rng(0).standard_t(3, size=(20_000, 64)).astype(np.float32)
@@ -76,9 +108,21 @@ def _sentences(folder: Path) -> list[list[str]]:
     return [line.split() for line in (folder / "ptb.train.txt").read_text(encoding="utf-8").splitlines()]
 
 
+def _task_sentences(folder: Path) -> list[str]:
+    from sentence_encoder import read_sentences
+
+    return [
+        sentence
+        for path in sorted([*folder.glob("trec/*"), *folder.glob("sst2/*")])
+        for sentence in read_sentences(path)
+    ]
+
+
 TABLES: dict[str, Maker] = {
     **{f"narrow-{dim}": narrow(dim) for dim in NARROW},
     "n-grams": ngrams,
+    "sentences": sentences,
+    "hidden-states": hidden_states,
     "heavy-tails": heavy_tails,
 }
 
@@ -98,7 +142,7 @@ def cell(arguments: argparse.Namespace, name: str, times: int, method: str) -> d
     vectors = table_file(arguments, name)
     shape = np.load(vectors, mmap_mode="r").shape
     kept = arguments.work / f"{name}-{times}x-{method.replace(' ', '_')}.json"
-    flags = ["--only", str(vectors), str(times), method]
+    flags = ["--only", str(vectors), str(times), method, "--threads", str(arguments.threads)]
     record = measured_apart(__file__, flags, kept, arguments.threads, arguments.minutes)
     found = {
         "table": name,
@@ -114,10 +158,16 @@ def cell(arguments: argparse.Namespace, name: str, times: int, method: str) -> d
     return found
 
 
+def _place(row: dict[str, Any]) -> tuple[int, ...]:
+    return [*TABLES, "tiny"].index(row["table"]), row["times"], METHODS.index(row["method"])
+
+
 def main() -> None:
     """Measure everything, print it and write it down."""
     parser = argparse.ArgumentParser(description="kdcode and its peers on tables of other kinds.")
     parser.add_argument("--text", type=Path, help="folder with ptb.train.txt")
+    parser.add_argument("--encoder", type=Path, help="folder with a sentence encoder")
+    parser.add_argument("--tasks", type=Path, help="folder with trec/ and sst2/")
     parser.add_argument(
         "--work", type=Path, default=Path("other_tables-work"), help="where tables and records are kept"
     )
@@ -131,15 +181,17 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.only:
         vectors = np.load(arguments.only[0])
-        print(json.dumps(measure(vectors, arguments.only[2], 4 * vectors.size // int(arguments.only[1]))))
+        record = measure(vectors, arguments.only[2], 4 * vectors.size // int(arguments.only[1]))
+        print(json.dumps(dated(record, arguments.threads)))
         return
-    rows = [
+    cells = [
         cell(arguments, name, int(times), method)
         for name in arguments.tables.split(",")
         for times in arguments.times.split(",")
         for method in arguments.methods.split(";")
     ]
-    write_result(arguments.output, {"seed": 0, "threads": arguments.threads}, rows, ("numpy", "torch", "faiss-cpu"))
+    rows = renewed_rows(arguments.output, cells, _place)
+    write_result(arguments.output, {"seed": 0}, rows, ("numpy", "torch", "faiss-cpu"))
 
 
 if __name__ == "__main__":

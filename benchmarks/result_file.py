@@ -46,6 +46,20 @@ def write_result(
         temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
+def renewed_rows(
+    path: Path, rows: list[dict[str, Any]], place: Callable[[dict[str, Any]], tuple[int, ...]]
+) -> list[dict[str, Any]]:
+    """The rows of the result in a file, where there is one, with new rows in place of those that they replace.
+
+    Args:
+        path: of the result.
+        rows: the new ones.
+        place: of a row among all; a row replaces one with the same place.
+    """
+    before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    return [row for _, row in sorted({place(row): row for row in [*before, *rows]}.items())]
+
+
 def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The record in a work folder's file; made and written there first where it is not, so that a run can go on."""
     if not path.exists():

@@ -12,6 +12,8 @@ KINDS = {
     "narrow-16": "word vectors, 16 dimensions",
     "narrow-32": "word vectors, 32 dimensions",
     "n-grams": "n-gram buckets",
+    "sentences": "sentence vectors",
+    "hidden-states": "hidden states",
     "heavy-tails": "Student's t",
 }
 

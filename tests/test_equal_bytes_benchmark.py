@@ -11,12 +11,12 @@ from scripts import printed_by
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 import own_process  # noqa: E402
-from equal_bytes import LIMIT, OURS, SHORTLIST, _expected_error, _fit_peer, _overlap  # noqa: E402
+from equal_bytes import EVERYONE, LIMIT, SHORTLIST, _expected_error, _fit_peer, _overlap  # noqa: E402
 from own_process import measured_apart  # noqa: E402
 from peer_kinds import Fitted, Peer  # noqa: E402
 from peers import PEERS  # noqa: E402
 
-METHODS = [*OURS, *(peer.name for peer in PEERS), LIMIT]
+METHODS = EVERYONE
 ONLY_COUNTED = "entropy-coded scalar"
 WITHOUT_ENCODER = ("int8 rows", "int4 rows", "SVD, float16", ONLY_COUNTED)
 
@@ -142,15 +142,24 @@ def test_a_measurement_is_given_up_in_time_and_kept(tmp_path):
     assert measured_apart(str(script), ["0"], quick, 1) == {"error": 1}  # not measured again
 
 
-def test_without_time_only_what_is_kept_is_written_down(tmp_path):
+def test_a_run_of_some_cells_leaves_the_others_of_the_result(tmp_path):
     work, output = tmp_path / "work", tmp_path / "r.json"
     work.mkdir()
-    record = {"method": "int8 rows", "setting": {}, "bytes": 2000, "relative_error": 0.5, "train_seconds": 1.0}
+    record = {"setting": {}, "bytes": 2000, "relative_error": 0.5, "train_seconds": 1.0}
     (work / "tiny-8x-int8_rows.json").write_text(json.dumps(record))
     (work / "tiny-8x-faiss_LSQ.json").write_text('{"unfinished_minutes": 5}')
-    options = ["--tables", "tiny", "--times", "8,16", "--minutes", "0", "--figure", tmp_path / "f.svg"]
-    told = printed_by(FOLDER / "equal_bytes.py", *options, "--work", work, "--output", output)
-    rows = {row["method"]: row for row in json.loads(output.read_text())["rows"]}
-    assert rows.keys() == {"int8 rows", "faiss LSQ"}
+
+    def run(methods):
+        options = ["--tables", "tiny", "--times", "8", "--methods", methods, "--figure", tmp_path / "f.svg"]
+        told = printed_by(FOLDER / "equal_bytes.py", *options, "--work", work, "--output", output)
+        return told, {row["method"]: row for row in json.loads(output.read_text())["rows"]}
+
+    told, rows = run("int8 rows;faiss LSQ")
+    assert list(rows) == ["faiss LSQ", "int8 rows"]  # as methods are listed
     assert rows["faiss LSQ"]["bytes"] is None
     assert "not finished" in told
+    (work / "tiny-8x-int8_rows.json").write_text(json.dumps({**record, "relative_error": 0.4}))
+    told, rows = run("int8 rows")
+    assert rows["int8 rows"]["relative_error"] == 0.4
+    assert rows.keys() == {"faiss LSQ", "int8 rows"}
+    assert "faiss LSQ" not in told
