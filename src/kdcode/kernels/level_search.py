@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.kernels.packed import kernel, part
+from kdcode.kernels.packed import U, kernel, part
+from kdcode.kernels.vectors import view_of
 
 Array = npt.NDArray[Any]
 F = np.float32
@@ -16,16 +17,20 @@ _HALF = F(0.5)
 
 
 @part
-def _choose(size: float, context: int, trade: float, bits: Array, shifts: Array, best: Array, level: Array) -> None:
-    """By quantizer and parity: the cost, bits and error of the best magnitude into `best`, the magnitude to `level`."""
-    most = bits.shape[1] - 1
+def _choose(
+    size: float, table: int, trade: float, tables: tuple[Array, int, Array], best: Array, levels: Array, first: int
+) -> None:
+    """The best magnitude for each quantizer and parity: four costs, bits and errors, one after another, to `best`.
+
+    `table` is that of the first quantizer. The magnitudes go to `levels`, from `first` on.
+    """
+    bits, width, shifts = tables
+    most = width - 1
     for quantizer in range(2):
-        table = 2 * context + quantizer
-        shift = shifts[table]
-        own = 2 * quantizer
-        best[own, 0] = _FAR
-        best[own + 1, 0] = _FAR
-        nearest = int((size + F(quantizer)) / F(2) + _HALF)
+        shift, begin = shifts[U(table + quantizer)], (table + quantizer) * width
+        best[U(2 * quantizer)] = _FAR
+        best[U(2 * quantizer + 1)] = _FAR
+        nearest = np.int64((size + F(quantizer)) / F(2) + _HALF)
         for away in range(-2, 3):
             tried = nearest + away if away < 2 else 0
             if tried > most:
@@ -34,66 +39,71 @@ def _choose(size: float, context: int, trade: float, bits: Array, shifts: Array,
                 continue
             lies = F(2 * tried - quantizer) - shift if tried > 0 else F(0)
             lost = (size - lies) * (size - lies)
-            taken = bits[table, tried]
+            taken = bits[U(begin + tried)]
             cost = lost + trade * taken
-            at = own + (tried & 1)
-            if cost < best[at, 0]:
-                best[at, 0] = cost
-                best[at, 1] = taken
-                best[at, 2] = lost
-                level[at] = tried
+            at = 2 * quantizer + (tried & 1)
+            if cost < best[U(at)]:
+                best[U(at)] = cost
+                best[U(4 + at)] = taken
+                best[U(8 + at)] = lost
+                levels[U(first + at)] = tried
 
 
 @part
 def _walk(
     sizes: Array,
-    own: Array,
+    contexts: Array,
+    begin: int,
     trade: float,
-    bits: Array,
-    shifts: Array,
-    following: Array,
-    ends: Array,
-    spare: Array,
+    tables: tuple[Array, int, Array],
+    arrivals: Array,
+    scratch: tuple[Array, Array, Array],
+    levels: Array,
     chosen: Array,
-    before: Array,
 ) -> None:
-    """The best path into each state: `ends` takes (states, 3) total, bits and error."""
-    states = len(following)
-    best = np.empty((4, 3), F)
-    level = np.empty(4, np.int32)
-    for state in range(states):
-        ends[state, 0] = _FAR
-        ends[state, 1] = F(0)
-        ends[state, 2] = F(0)
-    ends[0, 0] = F(0)
+    """The best path into each state: `ends`, the first of `scratch`, takes the totals of all states, bits and errors.
+
+    Args:
+        sizes: (d,) absolute coordinates.
+        contexts: of coordinates, from `begin` on.
+        begin: where those of this row begin.
+        trade: λ.
+        tables: bits of magnitudes, how many each table has, shifts.
+        arrivals: (states · 4,) the two ways into each state: from which state, and with which of the four choices.
+        scratch: `ends`, as much again, and room for the four choices.
+        levels: (4 d,) takes the four magnitudes of each coordinate.
+        chosen: (d · states,) takes by which of its two ways the best path came to a state.
+    """
+    ends, spare, best = scratch
+    states = len(arrivals) // 4
+    for place in range(3 * states):
+        ends[U(place)] = _FAR if 0 < place < states else F(0)
     for i in range(len(sizes)):
-        _choose(sizes[i], own[i], trade, bits, shifts, best, level)
+        table = 2 * np.int64(contexts[U(begin + i)])
+        _choose(sizes[U(i)], table, trade, tables, best, levels, 4 * i)
         for state in range(states):
-            spare[state, 0] = _FAR
-        for state in range(states):
-            if ends[state, 0] >= _FAR:
-                continue
-            for parity in range(2):
-                at = 2 * (state & 1) + parity
-                target = following[state, parity]
-                reached = ends[state, 0] + best[at, 0]
-                if reached < spare[target, 0]:
-                    spare[target, 0] = reached
-                    spare[target, 1] = ends[state, 1] + best[at, 1]
-                    spare[target, 2] = ends[state, 2] + best[at, 2]
-                    chosen[i, target] = level[at]
-                    before[i, target] = state
-        for state in range(states):
-            for kind in range(3):
-                ends[state, kind] = spare[state, kind]
+            one, by_one = arrivals[U(4 * state)], arrivals[U(4 * state + 1)]
+            other, by_other = arrivals[U(4 * state + 2)], arrivals[U(4 * state + 3)]
+            total, total_of_other = ends[U(one)] + best[U(by_one)], ends[U(other)] + best[U(by_other)]
+            is_other = total_of_other < total
+            source, by = (other, by_other) if is_other else (one, by_one)
+            spare[U(state)] = total_of_other if is_other else total
+            spare[U(states + state)] = ends[U(states + source)] + best[U(4 + by)]
+            spare[U(2 * states + state)] = ends[U(2 * states + source)] + best[U(8 + by)]
+            chosen[U(i * states + state)] = is_other
+        for place in range(3 * states):
+            ends[U(place)] = spare[U(place)]
 
 
 @part
-def _trace(final: int, chosen: Array, before: Array, found: Array) -> None:
-    state = final
+def _trace(final: int, arrivals: Array, levels: Array, chosen: Array, coordinates: Array, found: Array) -> None:
+    """Levels of the best path into a state, with the signs of coordinates."""
+    state, states = np.int64(final), len(arrivals) // 4
     for i in range(len(found) - 1, -1, -1):
-        found[i] = chosen[i, state]
-        state = before[i, state]
+        way = 4 * state + 2 * np.int64(chosen[U(i * states + state)])
+        level = levels[U(4 * i + arrivals[U(way + 1)])]
+        found[U(i)] = -level if coordinates[U(i)] < 0 else level
+        state = arrivals[U(way)]
 
 
 @part
@@ -118,7 +128,7 @@ def _first_place(sizes: Array, contexts: Array, lengths: Array, allowed: Array, 
 
 
 @kernel
-def search_rows(  # noqa: PLR0912 - a call of another kernel would hand over all arrays again
+def search_rows(
     coordinates: Array, trades: Array, codec: tuple[Array, ...], settings: Array, levels: Array, classes: Array
 ) -> None:
     """Levels and classes of (n, d) coordinates in steps.
@@ -126,17 +136,21 @@ def search_rows(  # noqa: PLR0912 - a call of another kernel would hand over all
     Args:
         coordinates: float32.
         trades: (n,) λ of rows, float32.
-        codec: contexts (classes, d), lengths (classes,), allowed classes, bits, shifts, following states.
+        codec: contexts (classes, d), lengths (classes,), allowed classes, bits, shifts, arrivals (see `_walk`).
         settings: margin, what a bit for sides is worth, by how much λ is raised, how often at most.
         levels: (n, d) takes the levels with their signs.
         classes: (n,) takes the classes.
     """
-    contexts, lengths, allowed, bits, shifts, following = codec
+    contexts, lengths, allowed, bits, shifts, arrivals = codec
     margin, worth, wider = settings[0], F(settings[1]), F(settings[2])
-    dim, states, longest = coordinates.shape[1], len(following), len(allowed) - 1
-    sizes, ends, spare = np.empty(dim, F), np.empty((states, 3), F), np.empty((states, 3), F)
-    chosen, before = np.empty((dim, states), np.int32), np.empty((dim, states), np.uint8)
-    found = np.empty(dim, np.int32)
+    dim, states, longest = coordinates.shape[1], len(arrivals) // 4, len(allowed) - 1
+    sizes, scratch = np.empty(dim, F), np.empty((2, 3 * states), F)
+    choices, four, chosen = np.empty(12, F), np.empty(4 * dim, np.int32), np.empty(dim * states, np.uint8)
+    ends = view_of(scratch[0])
+    tables = (view_of(bits.reshape(-1)), bits.shape[1], view_of(shifts))
+    room_for = (ends, view_of(scratch[1]), view_of(choices))
+    own_sizes, own_contexts, ways = view_of(sizes), view_of(contexts.reshape(-1)), view_of(arrivals)
+    own_four, own_chosen = view_of(four), view_of(chosen)
     for row in range(len(coordinates)):
         for i in range(dim):
             sizes[i] = abs(coordinates[row, i])
@@ -148,19 +162,18 @@ def search_rows(  # noqa: PLR0912 - a call of another kernel would hand over all
         for turn in range(int(settings[3]) + len(allowed)):
             own = allowed[place]
             room = 8.0 * lengths[own] - margin
-            _walk(sizes, contexts[own], trade, bits, shifts, following, ends, spare, chosen, before)
+            _walk(own_sizes, own_contexts, own * dim, trade, tables, ways, room_for, own_four, own_chosen)
             natural, final, least, least_worth = F(0), -1, _FAR, _FAR
             for state in range(states):
-                if ends[state, 0] < least:
-                    least, natural = ends[state, 0], ends[state, 1]
-                value = ends[state, 2] + worth * trade * ends[state, 1]
-                if ends[state, 0] < _FAR and ends[state, 1] <= room and value < least_worth:
+                total, taken, lost = ends[U(state)], ends[U(states + state)], ends[U(2 * states + state)]
+                if total < least:
+                    least, natural = total, taken
+                value = lost + worth * trade * taken
+                if total < _FAR and taken <= room and value < least_worth:
                     least_worth, final = value, state
             if final >= 0:
                 classes[row] = own
-                _trace(final, chosen, before, found)
-                for i in range(dim):
-                    levels[row, i] = -found[i] if coordinates[row, i] < 0 else found[i]
+                _trace(final, ways, own_four, own_chosen, coordinates[row], levels[row])
                 if turn > 0 or place == 0 or natural > 8.0 * lengths[allowed[place - 1]] - margin:
                     break
                 is_shorter = True

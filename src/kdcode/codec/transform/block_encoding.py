@@ -112,8 +112,7 @@ class BlockEncoder:
     def _sides(self, scaled: FloatArray, values: Values, classes: Values, room: Values) -> Values:
         """(m,) on which side of their levels the first coordinates lie, of as many as there is room for."""
         sides, most = np.ones(len(scaled), dtype=np.int64), self.coder.most_sides
-        at_level = self.coder.coordinates(values[:, :most], classes, sides)
-        above = (scaled[:, :most] > at_level).astype(np.int64)
+        above = (scaled[:, :most] > self.coder.points(values[:, :most], classes)).astype(np.int64)
         for place in range(above.shape[1]):
             sides = np.where(place < room, 2 * sides + above[:, place], sides)
         return sides

@@ -13,7 +13,7 @@ from kdcode.arrays import FloatArray, IntArray
 from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, TOTAL, as_lookup
 from kdcode.codec.transform.row_coder import RowCoder, Values
 from kdcode.codec.transform.row_search import MOST_WIDER, WIDER, WORTH, RowProblem
-from kdcode.codec.transform.trellis import signed, transitions
+from kdcode.codec.transform.trellis import arrivals, signed, transitions
 from kdcode.compiled import Kernels, kernels
 from kdcode.errors import StorageError
 
@@ -35,6 +35,15 @@ class CompiledLevels:
     @cached_property
     def _following(self) -> npt.NDArray[Any]:
         return transitions(self.coder.states).copy()
+
+    @cached_property
+    def _arrivals(self) -> npt.NDArray[np.int64]:
+        """(states · 4,) the two ways into each state: from which state, and by which of the four choices.
+
+        There is a choice for each quantizer and parity, in this order.
+        """
+        ways = arrivals(self.coder.states)
+        return np.array([[(source, 2 * (source & 1) + odd) for source, odd in two] for two in ways]).reshape(-1)
 
     @cached_property
     def _read_tables(self) -> tuple[npt.NDArray[Any], ...]:
@@ -143,7 +152,7 @@ class CompiledLevels:
             return None
         levels, classes = np.empty(coordinates.shape, dtype=np.int64), np.empty(len(coordinates), dtype=np.int64)
         costs = problem.costs
-        codec = (problem.contexts, problem.lengths, allowed, costs.bits, costs.shifts, self._following)
+        codec = (problem.contexts, problem.lengths, allowed, costs.bits, costs.shifts, self._arrivals)
         settings = np.array([problem.margin, WORTH, WIDER, MOST_WIDER], dtype=np.float64)
         compiled.search_rows(np.ascontiguousarray(coordinates), trades, codec, settings, levels, classes)
         return levels, classes

@@ -91,13 +91,21 @@ class RowCoder:
 
         They are those of whole blocks, or of single rows, whose trellis begins with (n,) states.
         """
+        return self.with_sides(self.points(values, classes, first_states), classes, sides)
+
+    def points(self, values: Values, classes: Values, first_states: Values | None = None) -> FloatArray:
+        """The same where no sides are known: what levels stand for."""
         quantizer, level = states_before(values, self.states, first_states) & 1, signed(values)
-        contexts = self.contexts[classes, : values.shape[1]]
-        shift = self.tables.shift_of[2 * contexts + quantizer]
+        shift = self.tables.shift_of[2 * self.contexts[classes, : values.shape[1]] + quantizer]
         lies = np.where(level != 0, 2 * np.abs(level) - quantizer - shift, 0).astype(np.float32)
-        found = np.where(level < 0, -lies, lies)
-        counts, away = bit_lengths(sides) - 1, self.side_of[contexts]
-        for place in range(int(counts.max(initial=0))):
+        return np.where(level < 0, -lies, lies)
+
+    def with_sides(self, points: FloatArray, classes: Values, sides: Values) -> FloatArray:
+        """(n, d) points, the first of which are moved to their side of the level, in place."""
+        counts = bit_lengths(sides) - 1
+        most = int(counts.max(initial=0))
+        away = self.side_of[self.contexts[classes, :most]]
+        for place in range(most):
             above = sides >> np.maximum(counts - 1 - place, 0) & 1
-            found[:, place] += np.where(place < counts, np.where(above, 1, -1) * away[:, place], 0)
-        return found
+            points[:, place] += np.where(place < counts, np.where(above, 1, -1) * away[:, place], 0)
+        return points

@@ -45,6 +45,14 @@ def transitions(states: int) -> StateTable:
     return following
 
 
+@cache
+def arrivals(states: int) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """The two ways into each state: from which state, by a level of which parity."""
+    following = transitions(states)
+    ways = [[(int(s), int(p)) for s, p in zip(*np.nonzero(following == to), strict=True)] for to in range(states)]
+    return tuple((one, other) for one, other in ways)
+
+
 def signed(values: IntArray) -> npt.NDArray[np.int64]:
     """Levels of code values: 0, 1, 2, 3, 4 stand for 0, 1, -1, 2, -2."""
     values = np.asarray(values, dtype=np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import FloatArray, IntArray
-from kdcode.codec.transform.trellis import transitions
+from kdcode.codec.transform.trellis import arrivals
 
 FAR = np.float32(1e30)
 """The cost of a state that no path reaches."""
@@ -60,22 +60,19 @@ class Paths:
 
 def best_paths(sizes: FloatArray, contexts: IntArray, trade: FloatArray, costs: LevelCosts) -> Paths:
     """The best paths of (n, d) absolute coordinates in steps, with (n, d) contexts and (n,) λ."""
-    following = transitions(costs.states)
     count, dim = sizes.shape
     total = np.full((count, costs.states), FAR)
     total[:, 0] = 0
     bits, errors = np.zeros_like(total), np.zeros_like(total)
     chosen = np.empty((dim, count, costs.states), dtype=np.int32)
     before = np.empty((dim, count, costs.states), dtype=np.uint8)
-    sources = [
-        [(int(s), int(p)) for s, p in zip(*np.nonzero(following == z), strict=True)] for z in range(costs.states)
-    ]
+    ways = arrivals(costs.states)
     for position in range(dim):
         level, bit, error = _choices(sizes[:, position], contexts[:, position], trade, costs)
         cost = error + trade[:, None, None] * bit
         new_total, new_errors, new_bits = np.full_like(total, FAR), np.full_like(errors, FAR), np.zeros_like(bits)
         for state in range(costs.states):
-            for source, parity in sources[state]:
+            for source, parity in ways[state]:
                 own = (source & 1, parity)
                 reached = total[:, source] + cost[:, *own]
                 better = reached < new_total[:, state]

@@ -278,10 +278,11 @@ class Fit:
         shape = (draft.tables.count, draft.largest)
         values = codes[:, : self.dim].reshape(scaled.shape)
         tables = self.statistics.counted_tables(scaled, values, contexts, self.states, shape)
-        at_level = codec.compose(np.column_stack([codes[:, :-1], np.ones(len(codes), np.int64)])) / draft.step
-        sides = counted_sides(scaled - at_level.reshape(scaled.shape), contexts, draft.tables.count)
-        copy = codec.compose(codes).reshape(scaled.shape)
-        errors = np.square(copy - self.coordinates, dtype=np.float64).sum(axis=1)
+        states = codes[:, self.dim] if self.together > 1 else None
+        points = codec.coder.points(codes[:, : self.dim], codes[:, -2], states)
+        sides = counted_sides(scaled - points.reshape(scaled.shape), contexts, draft.tables.count)
+        copy = codec.coder.with_sides(points, codes[:, -2], codes[:, -1]).reshape(scaled.shape)
+        errors = draft.step**2 * np.square(copy - scaled, dtype=np.float64).sum(axis=1)
         active = (np.abs(scaled) > _ACTIVE).sum(axis=1)
         octaves = float(np.clip((taken - bits) / scaled.shape[1], -_MOST_OCTAVES, _MOST_OCTAVES))
         step = self._coarse_enough(draft.step * 2.0**octaves)
