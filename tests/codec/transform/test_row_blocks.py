@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sample_tables import codes_of, transform_codec
 
+from kdcode import compiled
 from kdcode.codec.transform.row_blocks import BlockCodes, RowBlocks
 from kdcode.codec.transform.trellis import transitions
 from kdcode.errors import OptionError
@@ -58,7 +59,6 @@ def test_some_rows_of_a_table_are_no_blocks():
         codec.pack(codes_of(codec, 40)[[0, 1, 6, 7]])
 
 
-@pytest.mark.usefixtures("lookup_path")
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_the_last_block_may_have_fewer_rows(scale):
     """What it is filled up with is not seen, and takes no bits of other levels than `pack` writes."""
@@ -70,3 +70,14 @@ def test_the_last_block_may_have_fewer_rows(scale):
         codes = [codec.encode(vectors[at : at + count]) for at in range(0, 240, count)]
         packed = np.concatenate([codec.pack(some) for some in codes])
         assert np.square(codec.decode_packed(packed) - vectors).mean() < 1.2 * usual
+
+
+@pytest.mark.parametrize("count", [1, 2, 15])
+def test_compiled_code_finds_the_same_last_block(count):
+    codec = transform_codec(7, rows_per_block=16)
+    vectors = (3 * np.random.default_rng(count).normal(size=(count, 7))).astype(np.float32)
+    found = []
+    for setting in (compiled.NEVER, compiled.ALWAYS):
+        with compiled.using(setting):
+            found.append(codec.encode(vectors))
+    np.testing.assert_array_equal(*found)

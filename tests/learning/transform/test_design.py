@@ -28,7 +28,7 @@ def heavy_tailed(rows=3000, dim=32, seed=0):
     return (random.normal(size=(rows, dim)) * np.exp(1.5 * random.normal(size=(rows, 1)))).astype(np.float32)
 
 
-@pytest.mark.parametrize("size", ["8x", "10x", "20x"])
+@pytest.mark.parametrize("size", [pytest.param("8x", marks=pytest.mark.slow), "10x", "20x"])
 def test_a_plan_chooses_transform_codes_and_knows_their_error_and_size(table, size):
     planned = kdcode.plan(table, size, effort="fast").recommended
     assert planned.options.composition == "transform"
@@ -100,7 +100,7 @@ def test_the_walk_over_trades_ends_at_the_best_one(low):
     assert [before for _, before in tried[:2]] == [None, f"draft of {_TRADES[2]}"]
 
 
-@pytest.mark.parametrize("ratio", [10, 40])
+@pytest.mark.parametrize("ratio", [pytest.param(10, marks=pytest.mark.slow), 40])
 def test_an_estimate_is_near_the_truth(ratio):
     table = glove_50d()
     whole, quick = (
@@ -134,7 +134,7 @@ def weighted_error(coded, matrix, weights):
     return float((lost * weights).sum())
 
 
-@pytest.mark.parametrize("size", ["10x", "20x"])
+@pytest.mark.parametrize("size", [pytest.param("10x", marks=pytest.mark.slow), "20x"])
 def test_rows_with_more_weight_lose_less(table, size):
     matrix = np.asarray(table.matrix, dtype=np.float32)
     weights = (1 / (np.arange(len(matrix)) + 10)).astype(np.float32)
@@ -185,7 +185,7 @@ def test_bytes_that_leave_nothing_for_rows_are_refused(table):
         kdcode.compress(table, composition="transform", row_bytes=20.0, codebook_size=16)
 
 
-@pytest.mark.parametrize("rows", [3000, 20_000])
+@pytest.mark.parametrize("rows", [3000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_rows_of_a_flat_spectrum_come_near_the_limit_however_few_they_are(rows):
     """Tables of levels that few rows have must not be left out while other rows may still come to them."""
     matrix = np.random.default_rng(0).normal(size=(rows, 100)).astype(np.float32)
