@@ -16,6 +16,7 @@ from kdcode.learning.transform.block_size import chosen_rows_per_block
 from kdcode.learning.transform.draft import Draft
 from kdcode.learning.transform.fitting import Fit, Outcome
 from kdcode.learning.transform.level_statistics import LevelStatistics
+from kdcode.learning.transform.plain_basis import better_basis
 from kdcode.learning.transform.rotation import Rotation, chosen_rotation
 from kdcode.learning.transform.row_lengths import chosen_classes, row_kinds
 from kdcode.learning.transform.sampling import TableSample, table_sample
@@ -201,6 +202,7 @@ def design_codec(
     budget = Budget(math.floor(rows * bytes_per_row), rows, table.embedding_dim, together, spare)
     sample = table_sample(table, seed, together, few=quick)
     rotation = chosen_rotation(sample.mean, sample.covariance, rows, 8.0 * bytes_per_row)
+    rotation = better_basis(rotation, sample.rows, rows, 8.0 * bytes_per_row)
     fit = _fit_of(sample, rotation, STATES[options.effort], budget)
     first = sum(8 * bytes_per_row / budget.dim < bits for bits in _BITS_OF_FIRST_TRADE)
     own = rotation.nbytes + budget.dim + _TABLE_BYTES
