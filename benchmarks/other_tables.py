@@ -1,4 +1,4 @@
-"""Tables of other kinds at equal total bytes: kdcode with a size alone, beside quicker peers and the Gaussian limit.
+"""Tables of other kinds at equal total bytes: kdcode with a size alone, beside its quick peers and the Gaussian limit.
 
     python benchmarks/other_tables.py --text FOLDER --encoder FOLDER --tasks FOLDER --work FOLDER
 
@@ -7,7 +7,6 @@ The tables are made first, and kept in the work folder:
     narrow-8, narrow-16, narrow-32   words of the Penn Treebank, skip-gram vectors of few dimensions (gensim)
     n-grams                          hash buckets of the n-grams of these words, as fastText has them (gensim)
     sentences                        sentences of TREC and SST-2, by a sentence encoder such as all-MiniLM-L6-v2
-    hidden-states                    tokens in these sentences, as all layers of the encoder have them, side by side
     heavy-tails                      Student's t with 3 degrees of freedom, 64 dimensions
 
 Finished records are kept there too. A run of some cells replaces these in the result, and leaves the others alone.
@@ -29,10 +28,8 @@ from result_file import renewed_rows, write_result
 
 RESULTS = Path(__file__).parent / "results" / "other_tables.json"
 TIMES = (8, 20, 80)
-METHODS = ("kdcode", "entropy-coded scalar", "faiss RQ", "faiss PQ", "TurboQuant", LIMIT)
+METHODS = ("kdcode", "entropy-coded scalar", "faiss PQ", "TurboQuant", LIMIT)
 NARROW = (8, 16, 32)
-STATES = 10_000
-"""Tokens whose hidden states make a table."""
 Maker = Callable[[argparse.Namespace], Matrix]
 
 
@@ -77,23 +74,6 @@ def sentences(arguments: argparse.Namespace) -> Matrix:
     return np.asarray(encode(model.eval(), tokenizer, _task_sentences(arguments.tasks)), dtype=np.float32)
 
 
-def hidden_states(arguments: argparse.Namespace) -> Matrix:
-    """(10,000, 2,688) numbers: a token in a sentence has 384 from the embeddings and from each of the six layers."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    model, tokenizer = (kind.from_pretrained(arguments.encoder) for kind in (AutoModel, AutoTokenizer))
-    texts = _task_sentences(arguments.tasks)
-    found: list[Matrix] = []
-    for number in np.random.default_rng(0).permutation(len(texts)):
-        with torch.no_grad():
-            layers = model.eval()(**tokenizer(texts[number], return_tensors="pt"), output_hidden_states=True)
-        found.extend(torch.cat(layers.hidden_states, dim=2)[0].numpy())
-        if len(found) >= STATES:
-            break
-    return np.stack(found[:STATES])
-
-
 def heavy_tails(arguments: argparse.Namespace) -> Matrix:
     """(20,000, 64) numbers of Student's t distribution."""
     return np.random.default_rng(0).standard_t(3, size=(20_000, 64)).astype(np.float32)
@@ -122,7 +102,6 @@ TABLES: dict[str, Maker] = {
     **{f"narrow-{dim}": narrow(dim) for dim in NARROW},
     "n-grams": ngrams,
     "sentences": sentences,
-    "hidden-states": hidden_states,
     "heavy-tails": heavy_tails,
 }
 

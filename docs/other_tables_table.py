@@ -13,7 +13,6 @@ KINDS = {
     "narrow-32": "word vectors, 32 dimensions",
     "n-grams": "n-gram buckets",
     "sentences": "sentence vectors",
-    "hidden-states": "hidden states",
     "heavy-tails": "Student's t",
 }
 
