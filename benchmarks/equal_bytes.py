@@ -212,6 +212,13 @@ def dated(record: dict[str, Any], threads: int) -> dict[str, Any]:
     return {**record, "threads": threads, "date": datetime.date.today().isoformat()}
 
 
+def outcome(row: dict[str, Any]) -> str:
+    """What came of a cell, in a few words."""
+    if row["bytes"] is None:
+        return "not finished" if "unfinished_minutes" in row else "does not fit"
+    return f"{row['relative_error']:.5f}  {row.get('train_seconds', 0):8.1f} s"
+
+
 def _place(row: dict[str, Any]) -> tuple[int, ...]:
     tables = (*GLOVE_ROWS, *TOKEN_TABLES, "tiny")
     return tables.index(row["table"]), row["times"], EVERYONE.index(row["method"])
@@ -255,11 +262,7 @@ def main() -> None:
     write_result(arguments.output, settings, rows, ("numpy", "torch", "faiss-cpu"))
     draw(rows, arguments.figure)
     for row in cells:
-        if row["bytes"] is not None:
-            error = f"{row['relative_error']:.4f}  {row.get('train_seconds', 0):8.1f} s"
-        else:
-            error = "not finished" if "unfinished_minutes" in row else "does not fit"
-        print(f"{row['table']:11}{row['times']:4}x  {row['method']:20} {error}")
+        print(f"{row['table']:11}{row['times']:4}x  {row['method']:20} {outcome(row)}")
 
 
 if __name__ == "__main__":

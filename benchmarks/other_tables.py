@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from equal_bytes import LIMIT, dated, measure
+from equal_bytes import LIMIT, dated, measure, outcome
 from own_process import measured_apart
 from peer_kinds import Matrix
 from result_file import renewed_rows, write_result
@@ -132,8 +132,7 @@ def cell(arguments: argparse.Namespace, name: str, times: int, method: str) -> d
         "bytes": None,
         **record,
     }
-    error = found.get("relative_error")
-    print(f"{name:12}{times:4}x  {method:22} {'not finished' if error is None else f'{error:.5f}'}", flush=True)
+    print(f"{name:12}{times:4}x  {method:22} {outcome(found)}", flush=True)
     return found
 
 
