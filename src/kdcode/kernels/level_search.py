@@ -144,13 +144,12 @@ def search_rows(
     contexts, lengths, allowed, bits, shifts, arrivals = codec
     margin, worth, wider = settings[0], F(settings[1]), F(settings[2])
     dim, states, longest = coordinates.shape[1], len(arrivals) // 4, len(allowed) - 1
-    sizes, scratch = np.empty(dim, F), np.empty((2, 3 * states), F)
-    choices, four, chosen = np.empty(12, F), np.empty(4 * dim, np.int32), np.empty(dim * states, np.uint8)
-    ends = view_of(scratch[0])
+    sizes, ends, spare, best = np.empty(dim, F), np.empty(3 * states, F), np.empty(3 * states, F), np.empty(12, F)
+    four, chosen = np.empty(4 * dim, np.int32), np.empty(dim * states, np.uint8)
+    # Views of arguments alone: numba frees an array of its own after its last use, whoever has a view of it.
     tables = (view_of(bits.reshape(-1)), bits.shape[1], view_of(shifts))
-    room_for = (ends, view_of(scratch[1]), view_of(choices))
-    own_sizes, own_contexts, ways = view_of(sizes), view_of(contexts.reshape(-1)), view_of(arrivals)
-    own_four, own_chosen = view_of(four), view_of(chosen)
+    own_contexts, ways = view_of(contexts.reshape(-1)), view_of(arrivals)
+    scratch = (ends, spare, best)
     for row in range(len(coordinates)):
         for i in range(dim):
             sizes[i] = abs(coordinates[row, i])
@@ -162,7 +161,7 @@ def search_rows(
         for turn in range(int(settings[3]) + len(allowed)):
             own = allowed[place]
             room = 8.0 * lengths[own] - margin
-            _walk(own_sizes, own_contexts, own * dim, trade, tables, ways, room_for, own_four, own_chosen)
+            _walk(sizes, own_contexts, own * dim, trade, tables, ways, scratch, four, chosen)
             natural, final, least, least_worth = F(0), -1, _FAR, _FAR
             for state in range(states):
                 total, taken, lost = ends[U(state)], ends[U(states + state)], ends[U(2 * states + state)]
@@ -173,7 +172,7 @@ def search_rows(
                     least_worth, final = value, state
             if final >= 0:
                 classes[row] = own
-                _trace(final, ways, own_four, own_chosen, coordinates[row], levels[row])
+                _trace(final, ways, four, chosen, coordinates[row], levels[row])
                 if turn > 0 or place == 0 or natural > 8.0 * lengths[allowed[place - 1]] - margin:
                     break
                 is_shorter = True
