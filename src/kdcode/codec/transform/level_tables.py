@@ -167,29 +167,32 @@ def _frequencies(counts: DoubleArray, rare: float, stored_bits: float) -> npt.ND
         1, np.floor(shares / (shares * weight).sum() * (TOTAL - 2 * weight.sum()))
     ).astype(np.int64)
     left = int(TOTAL - (found * weight).sum())
-    pairs = np.argsort(-shares[1:-1], kind="stable") + 1
-    if len(pairs) and left > 1 and shares[pairs[0]] > shares[0]:
-        found[pairs[0]] += left // 2
-        left %= 2
+    if last and left > 1:
+        most = 1 + int(shares[1:-1].argmax())
+        if shares[most] > shares[0]:
+            found[most] += left // 2
+            left %= 2
     found[0] += left
     return found
 
 
 def _last_worth_storing(counts: DoubleArray, most: int, stored_bits: float) -> int:
     """The last magnitude that has a frequency of its own, with the fewest bits for levels and frequencies together."""
-
-    def information(counts: DoubleArray) -> DoubleArray:
-        return -counts * np.log2(np.maximum(counts, 1e-30))
+    excess = _escape_bits(np.arange(1, len(counts) + 1))
+    own_bits = np.cumsum(_information(counts[: most + 1]))
+    signs = np.cumsum(counts[: most + 1]) - counts[0]
 
     def bits(last: int) -> float:
-        own, escaped = counts[: last + 1], counts[last + 1 :]
-        excess = _escape_bits(np.arange(1, len(escaped) + 1))
-        signs = own[1:].sum()
-        taken = information(own).sum() + signs + information(escaped.sum()) + excess @ escaped
+        escaped = counts[last + 1 :]
+        taken = own_bits[last] + signs[last] + _information(escaped.sum()) + excess[: len(escaped)] @ escaped
         return float(taken + stored_bits * last)
 
     tried = sorted({most, *(int(most * 2 ** (-power / 2)) for power in range(1, 24))})
     return min(tried, key=bits)
+
+
+def _information(counts: DoubleArray) -> DoubleArray:
+    return np.asarray(-counts * np.log2(np.maximum(counts, 1e-30)))
 
 
 def as_lookup(tables: LevelTables, bits: int) -> npt.NDArray[Any]:

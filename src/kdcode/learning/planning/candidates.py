@@ -165,6 +165,9 @@ class CandidateSearch:
             found = self.predictor.predict_transform(options, rows)
         except OptionError:  # nothing is left for rows
             return []
+        if found.enough_bytes < most:
+            most = found.enough_bytes
+            options = options.changed(row_bytes=most / rows)
         sizes = Sizes(most - found.own_bytes, 0, found.own_bytes, self.final.symbol_bytes)
         errors = (found.relative_error, found.relative_error)
         return [Candidate(options, sizes, sizes.ratio(rows, dim), *errors, found.seconds)]

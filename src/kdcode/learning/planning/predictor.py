@@ -99,11 +99,13 @@ class TransformPrediction(NamedTuple):
         relative_error: of all rows.
         own_bytes: what rotation and tables take.
         seconds: of a run of `compress`.
+        enough_bytes: of everything, with which nothing more is gained; often as many as were asked for.
     """
 
     relative_error: float
     own_bytes: int
     seconds: float
+    enough_bytes: int
 
 
 class Predictor:
@@ -141,9 +143,11 @@ class Predictor:
             if not found.is_full:
                 raise OptionError("size: rows of transform codes cannot be made as long as they may be")
             seconds = time.monotonic() - started
-            self._remember(name, [found.relative_error, float(found.codec.spec.own_bytes), seconds])
-        error, own, seconds = self._known[name]
-        return TransformPrediction(error, int(own), _DESIGN_TIMES * seconds * (1 + rows / _ROWS_PER_DESIGN))
+            own = float(found.codec.spec.own_bytes)
+            self._remember(name, [found.relative_error, own, seconds, float(found.enough_bytes)])
+        error, own, seconds, enough = self._known[name]
+        seconds *= _DESIGN_TIMES * (1 + rows / _ROWS_PER_DESIGN)
+        return TransformPrediction(error, int(own), seconds, int(enough))
 
     def predict(self, options: CompressOptions) -> Prediction:
         """The error and the time of a run with these options."""

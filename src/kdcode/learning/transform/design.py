@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kdcode.arrays import DoubleArray
+from kdcode.arrays import DoubleArray, FloatArray
 from kdcode.codec.transform import Transform
 from kdcode.codec.transform.row_index import index_bytes
 from kdcode.codec.transform.spec import BREAK_BYTES
@@ -50,12 +50,15 @@ class Design:
         relative_error: predicted.
         row_bytes: what all rows may take together, without their index.
         is_full: whether they take about as much; the rows of small tables may not.
+        enough_bytes: of everything, with which nothing more is gained: fewer than were asked for where most
+            coordinates are zero.
     """
 
     codec: Transform
     relative_error: float
     row_bytes: int
     is_full: bool
+    enough_bytes: int
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ class Budget:
         dim: of the vectors.
         together: rows of a block.
         spare: the share of the bytes of blocks that is not aimed at.
+        most_bits: of a coordinate, on average.
     """
 
     total: int
@@ -116,6 +120,7 @@ class Budget:
     dim: int
     together: int
     spare: float
+    most_bits: float = _MOST_BITS
 
     @property
     def blocks(self) -> int:
@@ -127,6 +132,11 @@ class Budget:
         breaks = BREAK_BYTES if self.together > 1 else 0
         return self.total - own_bytes - index_bytes(self.blocks, classes) - breaks
 
+    def enough(self, own_bytes: int, classes: int) -> int:
+        """Bytes of everything that rows of the most bits take, or the total where that is less."""
+        taken = self.most_bits * self.together * self.dim * self.blocks / (8 * (1 - self.spare))
+        return min(self.total, self.total - self.left(own_bytes, classes) + math.ceil(taken))
+
     def bits(self, own_bytes: int, classes: int) -> float:
         """Bits of a block.
 
@@ -137,7 +147,7 @@ class Budget:
         if left < _LEAST_BITS * self.rows / 8:
             codes = f"{self.rows:,} rows of transform codes of {self.dim} dimensions"
             raise OptionError(f"size: {self.total:,} bytes leave none for {codes}")
-        return float(min((1 - self.spare) * 8.0 * left / self.blocks, _MOST_BITS * self.together * self.dim))
+        return float(min((1 - self.spare) * 8.0 * left / self.blocks, self.most_bits * self.together * self.dim))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +214,8 @@ def design_codec(
     rotation = chosen_rotation(sample.mean, sample.covariance, rows, 8.0 * bytes_per_row)
     rotation = better_basis(rotation, sample.rows, rows, 8.0 * bytes_per_row)
     fit = _fit_of(sample, rotation, STATES[options.effort], budget)
+    statistics = fit.statistics
+    budget = replace(budget, most_bits=statistics.bits_of_zeros + (1 - statistics.zeros) * _MOST_BITS)
     first = sum(8 * bytes_per_row / budget.dim < bits for bits in _BITS_OF_FIRST_TRADE)
     own = rotation.nbytes + budget.dim + _TABLE_BYTES
     natural = fit.natural(budget.bits(own, _USUAL_CLASSES), _TRADES[first])
@@ -214,9 +226,9 @@ def design_codec(
     before = natural.draft if coarser is None else None
     best = trials.of(_TRADES[first], before) if quick else best_trial(trials.of, first, before)
     codec = trials.codec(best.outcome)
-    room = budget.left(codec.spec.own_bytes, codec.spec.classes)
-    error = best.outcome.error / max(sample.energy, 1e-300)
-    return Design(codec, min(1.0, error), room, is_full=best.is_full)
+    shared = (codec.spec.own_bytes, codec.spec.classes)
+    error = min(1.0, best.outcome.error / max(sample.energy, 1e-300))
+    return Design(codec, error, budget.left(*shared), best.is_full, budget.enough(*shared))
 
 
 def _fit_of(sample: TableSample, rotation: Rotation, states: int, budget: Budget) -> Fit:
@@ -226,6 +238,13 @@ def _fit_of(sample: TableSample, rotation: Rotation, states: int, budget: Budget
         some.scaled(rotation.rotated(some.vectors)).reshape(-1, levels) for some in (sample.rows, sample.extremes)
     )
     weights = sample.rows.left_weights
-    statistics = LevelStatistics(share=len(coordinates) / budget.blocks)
+    statistics = LevelStatistics(share=len(coordinates) / budget.blocks, zeros=_share_of_zeros(coordinates))
     own = None if weights is None else weights[:: budget.together]
     return Fit(coordinates, extremes, states, own, statistics, budget.together)
+
+
+def _share_of_zeros(coordinates: FloatArray) -> float:
+    """The share of coordinates that are exactly zero, in blocks that have others too."""
+    zeros = (coordinates == 0).mean(axis=1)
+    zeros = zeros[zeros < 1]
+    return float(zeros.mean()) if len(zeros) else 0.0

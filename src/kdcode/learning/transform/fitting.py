@@ -106,6 +106,7 @@ class Fit:
         spread = np.maximum(np.sqrt(np.square(rows, dtype=np.float64).mean(axis=0)), 1e-30)
         self.spread = np.tile(spread, together)
         self.reach = max(float(np.abs(part).max(initial=0)) for part in (coordinates, extremes))
+        self._not_zero = (1 - self.statistics.zeros) * len(self.spread)
         self._plain = Rotation({"mean": np.zeros(self.dim, dtype=np.float32)})
 
     def weighted(self, numbers: DoubleArray) -> float:
@@ -202,7 +203,9 @@ class Fit:
 
     def _first(self, bits: float, trade: float, lengths: tuple[int, ...]) -> Draft:
         """A draft with the tables of normal coordinates, which are the same for rows of all lengths."""
-        step = self._coarse_enough(float(np.sqrt(4.0 * water_level(np.square(self.spread), bits))))
+        zeros, count = self.statistics.zeros, len(self.spread)
+        of_others = max(bits, (bits - count * self.statistics.bits_of_zeros) / (1 - zeros))
+        step = self._coarse_enough(float(np.sqrt(4.0 * water_level(np.square(self.spread) / (1 - zeros), of_others))))
         contexts = self._contexts(step)
         tables = self.statistics.computed_tables(int(contexts.max()) + 1, self._largest(step))
         sides, offsets = np.full(tables.count, _FIRST_SIDE, dtype=np.uint8), np.zeros(len(lengths), dtype=np.int64)
@@ -284,7 +287,7 @@ class Fit:
         copy = codec.coder.with_sides(points, codes[:, -2], codes[:, -1]).reshape(scaled.shape)
         errors = draft.step**2 * np.square(copy - scaled, dtype=np.float64).sum(axis=1)
         active = (np.abs(scaled) > _ACTIVE).sum(axis=1)
-        octaves = float(np.clip((taken - bits) / scaled.shape[1], -_MOST_OCTAVES, _MOST_OCTAVES))
+        octaves = float(np.clip((taken - bits) / self._not_zero, -_MOST_OCTAVES, _MOST_OCTAVES))
         step = self._coarse_enough(draft.step * 2.0**octaves)
         after = replace(draft, step=step, tables=tables.whole, sides=sides).with_room_for_zeros()
         lengths = codec.problem.lengths[classes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,10 +43,18 @@ class LevelStatistics:
     Args:
         octaves: of spread between one context and the next. The closer they are, the more tables have to be stored.
         share: of all rows that are counted. The fewer rows a table is for, the fewer frequencies are worth storing.
+        zeros: the share of coordinates that are exactly zero.
     """
 
     octaves: float = 0.25
     share: float = 0.0
+    zeros: float = 0.0
+
+    @property
+    def bits_of_zeros(self) -> float:
+        """Bits of a coordinate that say whether it is zero."""
+        shares = [share for share in (self.zeros, 1 - self.zeros) if share > 0]
+        return -sum(share * math.log2(share) for share in shares)
 
     def spread_of(self, context: IntArray | int) -> DoubleArray:
         """The spread of coordinates of a context, in steps."""
@@ -56,16 +65,17 @@ class LevelStatistics:
         return np.rint((np.log2(np.maximum(spread, 2.0**-60)) - LOWEST) / self.octaves).astype(np.int64)
 
     def computed_counts(self, contexts: int, largest: int) -> DoubleArray:
-        """(T, 2, largest + 1) shares of magnitudes where coordinates are normal, with somewhat heavier tails."""
+        """(T, 2, largest + 1) shares of magnitudes: coordinates are zero or normal, with somewhat heavier tails."""
         size = np.arange(largest + 1, dtype=np.float64)
         found = np.empty((contexts, 2, largest + 1))
         for context in range(contexts):
-            spread = np.sqrt(self.spread_of(context) ** 2 + 1 / 3)
+            spread = np.sqrt(self.spread_of(context) ** 2 / (1 - self.zeros) + 1 / 3)
             for quantizer in (0, 1):
                 lies = np.where(size > 0, 2 * size - quantizer, 0.0) / spread
                 density = np.exp(-np.square(lies) / 2) + 0.02 * np.exp(-lies * 0.7)
                 density[1:] *= 2
-                found[context, quantizer] = density / density.sum()
+                found[context, quantizer] = (1 - self.zeros) * density / density.sum()
+                found[context, quantizer, 0] += self.zeros
         return found
 
     def computed_tables(self, contexts: int, largest: int) -> LevelTables:
