@@ -1,5 +1,7 @@
 # Every target sets up what it needs in the virtual environment .venv, with pip. The demo takes what learning needs;
 # everything else takes the developers' tools too.
+# Tests start many processes that import torch: without kept bytecode each of them compiles it again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
 LEARN := .venv/.installed-learn
