@@ -224,7 +224,15 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("place", "flags", "number"),
-    [*(("learning", LEARN, number) for number in STOPPED), ("planning", PLAN, signal.SIGTERM)],
+    [
+        ("learning", LEARN, signal.SIGINT),
+        *(
+            pytest.param("learning", LEARN, number, marks=pytest.mark.slow)
+            for number in STOPPED
+            if number != signal.SIGINT
+        ),
+        ("planning", PLAN, signal.SIGTERM),
+    ],
     ids=lambda value: value if isinstance(value, str) else getattr(value, "name", ""),
 )
 def test_a_signal_and_the_same_command_again_end_as_if_nothing_had_happened(

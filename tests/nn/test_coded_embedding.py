@@ -39,12 +39,12 @@ def test_it_is_the_decoded_embedding(kind, dtype, form):
 
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("form", ["packed", "unpacked"])
-@pytest.mark.parametrize("ids", [[-1], [ROWS], [[0, 1], [2, -ROWS]], [3, 10**6]])
-def test_ids_outside_the_table_are_refused_as_nn_embedding_does(kind, form, ids):
+def test_ids_outside_the_table_are_refused_as_nn_embedding_does(kind, form):
     layer, plain = pair(kind, form=form)
-    for refuses in (layer, plain):
-        with pytest.raises(IndexError):
-            refuses(torch.tensor(ids))
+    for ids in ([-1], [ROWS], [[0, 1], [2, -ROWS]], [3, 10**6]):
+        for refuses in (layer, plain):
+            with pytest.raises(IndexError):
+                refuses(torch.tensor(ids))
 
 
 @pytest.mark.parametrize("form", ["packed", "unpacked"])

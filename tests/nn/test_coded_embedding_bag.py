@@ -38,13 +38,13 @@ def test_bags_are_those_of_the_decoded_table(kind, dtype, mode):
 
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("ids", [[[-1]], [[ROWS]], [[0, 1], [2, -ROWS]]])
-def test_ids_outside_the_table_are_refused(kind, mode, ids):
+def test_ids_outside_the_table_are_refused(kind, mode):
     for form in ("packed", "unpacked"):
         for padding in (None, 3):
             layer, _ = pair(kind, mode=mode, form=form, padding_idx=padding)
-            with pytest.raises(IndexError):
-                layer(torch.tensor(ids))
+            for ids in ([[-1]], [[ROWS]], [[0, 1], [2, -ROWS]]):
+                with pytest.raises(IndexError):
+                    layer(torch.tensor(ids))
 
 
 @pytest.mark.parametrize("kind", CODEWORD_NAMES)

@@ -46,7 +46,7 @@ def test_a_small_table_keeps_many_blocks():
     assert chosen_rows_per_block(kdcode.VectorTable(None, rows_of(1100)), 1100, 6.4) == 4
 
 
-@pytest.mark.parametrize("size", ["8x", pytest.param("20x", marks=pytest.mark.slow), "40x"])
+@pytest.mark.parametrize("size", ["8x", *(pytest.param(size, marks=pytest.mark.slow) for size in ("20x", "40x"))])
 def test_blocks_lose_less_within_the_same_bytes(size):
     matrix = rows_of(6000, 12)
     errors, row_bytes = {}, 48 / int(size[:-1])
