@@ -77,3 +77,10 @@ def test_tables_count_levels_and_how_far_coordinates_lie_from_them():
     errors = np.array([[0.5, -0.25], [-0.5, 0.25]], dtype=np.float32)
     sides = counted_sides(np.tile(errors, (500, 1)), np.tile([[0, 1]], (1000, 1)), 2)
     assert sides.tolist() == [64, 33]
+
+
+def test_coordinates_that_lie_on_their_level_stay_there():
+    errors = np.array([[0, 0.5], [0, 0.5], [0.5, 0]], dtype=np.float32)
+    sides = counted_sides(np.tile(errors, (500, 1)), np.tile([[0, 1]], (1500, 1)), 2)
+    assert sides[0] == 0
+    assert sides[1] > 0

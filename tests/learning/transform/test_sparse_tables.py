@@ -27,6 +27,7 @@ def test_more_bytes_than_rows_can_use_are_not_taken():
     coded = kdcode.compress(matrix, "10x", effort="fast")
     assert coded.spec.composition == "transform"
     assert coded.provenance["relative_error"] < 1e-4
+    assert (coded.decode(np.arange(len(matrix)))[matrix == 0] == 0).mean() > 0.999
     assert planned.sizes.embedding < 0.5 * matrix.nbytes / 10
     assert 0.9 * planned.sizes.embedding < coded.sizes.embedding <= planned.sizes.embedding
 

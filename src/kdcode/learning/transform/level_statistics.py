@@ -113,8 +113,12 @@ class LevelStatistics:
 
 
 def counted_sides(errors: FloatArray, contexts: IntArray, count: int) -> npt.NDArray[np.uint8]:
-    """(T,) how far from their level coordinates lie on average, as stored, of (n, d) errors in steps."""
-    number = np.bincount(contexts.reshape(-1), minlength=count)
-    total = np.bincount(contexts.reshape(-1), weights=np.abs(errors).reshape(-1), minlength=count)
-    mean = (total + _PRIOR / 2) / (number + _PRIOR)
+    """(T,) how far from their level coordinates lie on average, as stored, of (n, d) errors in steps.
+
+    Nothing where most of them lie on it, so that zeros stay zeros.
+    """
+    flat, distance = contexts.reshape(-1), np.abs(errors).reshape(-1)
+    number, exact = np.bincount(flat, minlength=count), np.bincount(flat[distance == 0], minlength=count)
+    total = np.bincount(flat, weights=distance, minlength=count)
+    mean = np.where(2 * exact > number, 0.0, (total + _PRIOR / 2) / (number + _PRIOR))
     return np.clip(np.rint(mean / SIDE_UNIT), 0, 255).astype(np.uint8)
