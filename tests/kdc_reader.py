@@ -246,9 +246,10 @@ def transform_block(
         table = 2 * context + quantizer
         first = sum(magnitudes[:table]) + 2 * table
         own_sizes = tensors["frequencies"][first : first + magnitudes[table] + 2].tolist()
-        sizes = [own_sizes[0], *(size for size in own_sizes[1:-1] for _ in range(2)), own_sizes[-1]]
+        assert min(own_sizes) >= 1
+        signs = (1, 1 if meta["signs"] else 0)
+        sizes = [own_sizes[0], *(size * may_be for size in own_sizes[1:-1] for may_be in signs), own_sizes[-1]]
         assert sum(sizes) == 2**15
-        assert min(sizes) >= 1
         value = decoder.value(sizes)
         if value == len(sizes) - 1:
             value += excess(decoder)

@@ -36,7 +36,7 @@ is grouped with a rotation and row scales.
 
 TRANSFORM_NAMES = ("transform", "transform-plain", "transform-blocks", "transform-plain-blocks")
 """Transform codes: rows of several lengths and two steps, after a rotation; rows of one length, without one ("plain");
-and both with blocks of several rows."""
+and both with blocks of several rows. Plain blocks have no signs."""
 
 ROWS_PER_BLOCK = 3
 """Rows of a block, in the kinds with blocks."""
@@ -107,7 +107,8 @@ def transform_codec(dim: int = 7, *, plain: bool = False, rows_per_block: int = 
     spreads = np.array([1.0, 2.0, 4.0])  # of coordinates, in steps, by context
     sizes = np.arange(12)
     shares = np.exp(-np.square((2 * sizes - np.arange(2)[:, None]) / spreads[:, None, None]) / 2) + 1e-4
-    tables = fitted_tables(1000 * shares, np.full((3, 2), 0.05))
+    signs = not plain or rows_per_block == 1
+    tables = fitted_tables(1000 * shares, np.full((3, 2), 0.05), signs=signs)
     levels = rows_per_block * dim
     lengths = [levels // 4 + 1, levels // 2 + 1, levels + 2]
     lengths = lengths[-1:] if plain else lengths * 2
@@ -126,6 +127,7 @@ def transform_codec(dim: int = 7, *, plain: bool = False, rows_per_block: int = 
         lengths=tuple(lengths),
         mean_length=float(np.mean(lengths)),
         rows_per_block=rows_per_block,
+        signs=signs,
     )
     stored = {
         "mean": (random.normal(size=dim) / 4).astype(np.float32),

@@ -245,6 +245,8 @@ def test_tables_that_cannot_be(path, parts, name, dtype, change, message):
         ("mean_length", "2", "mean_length: expected a value of type float"),
         ("states", 2, "states: expected one of 1, 4, 8, 16, 32, got 2"),
         ("states", 2**40, "states: expected one of"),
+        ("signs", False, r"frequencies: those of table 0 add up to \d+, expected 32768"),
+        ("signs", 1, "signs: expected a value of type bool"),
         ("reflection_bits", 7, "reflection_bits: expected one of 4, 5, 6, 8, got 7"),
         ("reflection_bits", 8, "reflections: expected uint8 of shape"),
         ("reflections", 7, "reflections: expected 0 to 6, got 7"),

@@ -59,16 +59,18 @@ def table(
     return CodedTable.from_codes(symbols, codes(rows, spec), make_codec(spec, weights), note)
 
 
-def frequencies(magnitudes: int, falling: int) -> list[int]:
+def frequencies(magnitudes: int, falling: int, signs: int = 2) -> list[int]:
     """Of level 0, of each magnitude, and of the escape: the larger `falling`, the sooner they are small."""
     own = [max(3, 6000 >> falling * size) for size in range(1, magnitudes + 1)]
-    return [2**15 - 2 * sum(own) - 70, *own, 70]
+    return [2**15 - signs * sum(own) - 70, *own, 70]
 
 
-def transform_codec(lengths: tuple[int, ...], reflections: int, states: int, together: int = 1) -> Transform:
+def transform_codec(
+    lengths: tuple[int, ...], reflections: int, states: int, together: int = 1, *, signs: bool = True
+) -> Transform:
     """A codec of transform codes, of 7 dimensions and two contexts, all of whose tensors are formulas."""
     magnitudes = np.array([[3, 2], [5, 4]], dtype=np.uint16)
-    tables = [frequencies(int(most), 2 - number // 2) for number, most in enumerate(magnitudes.reshape(-1))]
+    tables = [frequencies(int(most), 2 - place // 2, 1 + signs) for place, most in enumerate(magnitudes.reshape(-1))]
     dim, bits, classes = 7, 6, len(lengths)
     spec = TransformSpec(
         kind="transform",
@@ -85,6 +87,7 @@ def transform_codec(lengths: tuple[int, ...], reflections: int, states: int, tog
         lengths=lengths,
         mean_length=lengths[classes // 2] - 0.25,
         rows_per_block=together,
+        signs=signs,
     )
     stored = {
         "mean": waves(dim),
@@ -116,6 +119,8 @@ def transform_table(symbols: list[str] | None, codec: Transform, rows: int, note
         for row in range(first, min(first + blocks.rows, rows)):
             values[row - first] = [(row * column + row // 3 + column) % (3 + row % 5) for column in range(7)]
             values[row - first, row % 7] += 25 * (row % 4 == 1)
+        if not codec.spec.signs:
+            values[values > 0] |= 1
         for kind in np.argsort(codec.spec.lengths, kind="stable"):
             room = int(codec.coder.write(values.reshape(1, -1), np.array([kind]), None)[1][0])
             if room >= 0:
@@ -148,6 +153,7 @@ def tables() -> dict[str, CodedTable]:
         "transform-equal": transform_table(SYMBOLS, transform_codec((8,), 0, 4), 10, NOTE),
         "transform-ragged": transform_table(MANY[:90], transform_codec((7, 3, 5, 9), 3, 8), 90, NOTE),
         "transform-many": transform_table(None, transform_codec((9, 4), 0, 32), 270, {}),
+        "transform-positive": transform_table(SYMBOLS, transform_codec((8, 5), 0, 8, signs=False), 10, NOTE),
         "transform-codebook": transform_table(None, transform_codec((7, 4), 6, 1), 3, NOTE).codebook(),
         "transform-blocks": transform_table(MANY[:90], transform_codec((28, 12, 20, 36), 3, 8, 4), 90, NOTE),
         "transform-equal-blocks": transform_table(SYMBOLS, transform_codec((27,), 0, 4, 3), 10, NOTE).select(

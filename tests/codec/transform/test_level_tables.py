@@ -98,3 +98,23 @@ def test_a_lookup_leads_to_the_value_or_to_one_before_it(tables, bits):
 def test_tables_that_do_not_add_up_are_refused(tables, frequencies, message):
     with pytest.raises(OptionError, match=message):
         LevelTables(tables.magnitudes, np.array(frequencies, np.uint16), tables.shifts)
+
+
+def test_without_signs_the_positive_values_alone_have_frequencies():
+    tables = LevelTables(
+        np.array([[2, 0]], np.uint16),
+        np.array([16384, 8192, 4096, 4096, 32000, 768], np.uint16),
+        np.array([[128, 0]], np.uint8),
+        signs=False,
+    )
+    assert tables.sizes.tolist() == [16384, 8192, 0, 4096, 0, 4096, 32000, 768]
+    assert tables.costs(2)[0].tolist() == [1, 2, 3]
+    assert not tables.cut(1).signs
+    assert not tables.extended(tables).signs
+
+
+def test_counts_without_signs_take_a_bit_less_for_each_level():
+    counts = np.tile([500.0, 250.0, 125.0, 125.0], (1, 2, 1))
+    costs = [fitted_tables(counts, np.zeros((1, 2)), signs=signs).costs(3)[0] for signs in (True, False)]
+    assert costs[0][0] == pytest.approx(costs[1][0], abs=0.01)
+    assert costs[0][1:] - 1 == pytest.approx(costs[1][1:], abs=0.02)

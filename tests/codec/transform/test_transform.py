@@ -247,3 +247,16 @@ def test_a_codec_can_be_copied_and_sent_after_it_was_used(copied):
     codec = transform_codec(7)
     codes = codec.encode(vectors_of(codec, 20))
     np.testing.assert_array_equal(copied(codec).decode_packed(codec.pack(codes)), codec.decode(codes))
+
+
+def test_without_signs_what_is_negative_becomes_zero(lookup_path):
+    codec = transform_codec(plain=True, rows_per_block=3)
+    assert not codec.spec.signs
+    vectors = codec.stored["mean"] + np.array([[1.0, -1.0, 2.0, 0.0, -3.0, 1.0, 1.0]] * 6, dtype=np.float32)
+    codes = codec.encode(vectors)
+    assert codes[:, [1, 4]].max() == 0
+    assert (codes[:, [0, 2, 5, 6]] % 2 == 1).all()
+    assert np.array_equal(codec.unpack(codec.pack(codes)), codes)
+    codes[0, 0] += 1
+    with pytest.raises(OptionError, match=r"found a negative level, in a codec that has none \(signs=False\)"):
+        codec.pack(codes)

@@ -6,9 +6,11 @@ import pytest
 import kdcode
 from kdcode.data import glove_50d
 from kdcode.evaluation.rate_distortion import gaussian_limit, principal_variances
+from kdcode.learning.transform.design import design_codec
 from kdcode.learning.transform.plain_basis import better_basis, frequent_values, scalar_error
 from kdcode.learning.transform.rotation import chosen_rotation
 from kdcode.learning.transform.sampling import table_sample
+from kdcode.options import CompressOptions
 
 
 def correlated(rows, dim, seed=0):
@@ -55,6 +57,7 @@ def test_zeros_take_few_bits_and_large_numbers_more():
     numbers = np.random.default_rng(0).normal(size=(5000, 8)).astype(np.float32)
     zeros = np.where(np.random.default_rng(1).random(numbers.shape) < 0.5, 0, numbers).astype(np.float32)
     assert scalar_error(zeros, 24.0) < 0.2 * scalar_error(numbers, 24.0)
+    assert scalar_error(np.abs(numbers), 24.0) < 0.4 * scalar_error(numbers, 24.0)  # without signs
     far = numbers.copy()
     far[0] = 1e6
     assert scalar_error(far, 24.0) > scalar_error(numbers, 24.0)
@@ -79,4 +82,15 @@ def test_rows_after_a_relu_lose_a_fraction_of_what_normal_rows_would():
     table = kdcode.VectorTable(None, np.maximum(correlated(4000, 32), 0).astype(np.float32))
     coded = kdcode.compress(table, "8x", effort="fast")
     assert (coded.spec.composition, coded.spec.reflections) == ("transform", 0)
-    assert coded.provenance["relative_error"] < 0.3 * gaussian_limit(principal_variances(table), 128.0)
+    assert coded.provenance["relative_error"] < 0.1 * gaussian_limit(principal_variances(table), 128.0)
+    assert not coded.spec.signs
+
+
+def test_signs_are_there_if_any_row_has_a_negative_number():
+    matrix = np.maximum(correlated(20_000, 8), 0).astype(np.float32)
+    options = CompressOptions.of(composition="transform", row_bytes=4.0, effort="fast")
+    last = np.argsort(np.linalg.norm(matrix, axis=1))[10_000]  # none that a sample would show
+    for negative in (0.0, -0.5):
+        matrix[last, 3] = negative
+        found = design_codec(kdcode.VectorTable(None, matrix), len(matrix), options, quick=True)
+        assert found.codec.spec.signs == (negative < 0)

@@ -82,8 +82,9 @@ class BlockEncoder:
     def _scaled(self, coordinates: FloatArray, step: float) -> FloatArray:
         """Coordinates in steps; what is beyond reach, in whatever unit, is cut off."""
         reach = 2.0 * self.coder.codebook_size
+        low = -reach if self.coder.tables.signs else 0.0
         with np.errstate(over="ignore"):
-            return np.asarray(np.clip(coordinates / coordinates.dtype.type(step), -reach, reach), dtype=np.float32)
+            return np.asarray(np.clip(coordinates / coordinates.dtype.type(step), low, reach), dtype=np.float32)
 
     def _searched(self, scaled: FloatArray, trades: DoubleArray, allowed: IntArray, used: int) -> BlockCodes:
         """Codes of (m, levels) coordinates of blocks in steps, with (m,) λ."""

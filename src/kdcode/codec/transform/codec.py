@@ -69,7 +69,8 @@ class Transform(TransformRows, Codec):
     @cached_property
     def tables(self) -> LevelTables:
         """The tables of levels."""
-        return LevelTables(*(self.stored[name] for name in ("magnitudes", "frequencies", "shifts")))
+        magnitudes, frequencies, shifts = (self.stored[name] for name in ("magnitudes", "frequencies", "shifts"))
+        return LevelTables(magnitudes, frequencies, shifts, self.spec.signs)
 
     @cached_property
     def contexts(self) -> npt.NDArray[np.int64]:
@@ -198,6 +199,9 @@ class Transform(TransformRows, Codec):
         for part, low, high in limits:
             if part.size and (int(part.min()) < low or int(part.max()) >= high):
                 raise OptionError(f"codes: expected values in [{low}, {high}), got {part.min()} to {part.max()}")
+        values = codes[:, :dim]
+        if not self.spec.signs and ((values > 0) & (values % 2 == 0)).any():
+            raise OptionError("codes: found a negative level, in a codec that has none (signs=False)")
 
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes to (n, d) vectors of type `dtype`."""

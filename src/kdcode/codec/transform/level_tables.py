@@ -1,8 +1,8 @@
 """LevelTables: how often each level is expected, and what it stands for; one pair of tables for each context.
 
-A context is a class of coordinates of similar spread. It has a table for each of the two quantizers of the trellis,
-symmetric in the sign of the level: a frequency for level 0, one for each magnitude, and one for all larger magnitudes
-("escape"), whose excess follows in bits.
+A context is a class of coordinates of similar spread. It has a table for each of the two quantizers of the trellis: a
+frequency for level 0, one for each magnitude, and one for all larger magnitudes ("escape"), whose excess follows in
+bits. Both signs of a magnitude have its frequency, or the positive one alone where no coordinate is negative.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ PRECISION = 15
 TOTAL = 1 << PRECISION
 SHIFT_UNIT = 1 / 512
 """What one unit of a stored shift is, as a share of the step."""
+_RARE = 0.5
+"""Magnitudes that were counted no more often have no frequency of their own."""
 _MOST_OWN = 1 << 11
 """The largest magnitude that has a frequency of its own, at most."""
 ESCAPE_BITS = 17
@@ -36,6 +38,7 @@ class LevelTables:
         magnitudes: (T, 2) uint16, the largest magnitude with a frequency of its own, by context and quantizer.
         frequencies: (F,) uint16, of all tables in turn: level 0, magnitude 1 (each sign), …, the escape.
         shifts: (T, 2) uint8, by how much levels other than 0 lie nearer to zero than the multiple of the step.
+        signs: whether levels may be negative.
 
     Raises:
         OptionError: tables that do not add up.
@@ -44,6 +47,7 @@ class LevelTables:
     magnitudes: npt.NDArray[np.uint16]
     frequencies: npt.NDArray[np.uint16]
     shifts: npt.NDArray[np.uint8]
+    signs: bool = True
 
     def __post_init__(self) -> None:
         lengths = self.magnitudes.reshape(-1).astype(np.int64) + 2
@@ -77,13 +81,17 @@ class LevelTables:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """(values,) the frequency of each code value, escape last, of all tables in turn."""
+        """(values,) the frequency of each code value, escape last, of all tables in turn; 0 of one that cannot be."""
         magnitudes = self.magnitudes.reshape(-1).astype(np.int64)
         repeats = np.full(len(self.frequencies), 2)
         ends = np.cumsum(magnitudes + 2)
         repeats[ends - 1] = 1
         repeats[ends - magnitudes - 2] = 1
-        return np.asarray(np.repeat(self.frequencies.astype(np.int64), repeats))
+        found = np.repeat(self.frequencies.astype(np.int64), repeats)
+        if not self.signs:
+            inside = np.arange(len(found)) - np.repeat(self.first[:-1], np.diff(self.first))
+            found[(inside > 0) & (inside % 2 == 0)] = 0
+        return found
 
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
@@ -115,12 +123,13 @@ class LevelTables:
             np.concatenate([self.magnitudes, other.magnitudes[self.count :]]),
             np.concatenate([self.frequencies, other.frequencies[begins:]]),
             np.concatenate([self.shifts, other.shifts[self.count :]]),
+            self.signs,
         )
 
     def cut(self, count: int) -> LevelTables:
         """The tables of the first contexts."""
         end = int(self.magnitudes[:count].astype(np.int64).sum()) + 4 * min(count, self.count)
-        return LevelTables(self.magnitudes[:count], self.frequencies[:end], self.shifts[:count])
+        return LevelTables(self.magnitudes[:count], self.frequencies[:end], self.shifts[:count], self.signs)
 
     def costs(self, largest: int) -> FloatArray:
         """(2T, largest + 1) bits of a level by its magnitude."""
@@ -139,30 +148,33 @@ def _escape_bits(excess: npt.NDArray[np.int64]) -> DoubleArray:
     return np.asarray(2 * np.floor(np.log2(2 * excess)) + 1)
 
 
-def fitted_tables(counts: DoubleArray, shifts: DoubleArray, rare: float = 0.5, stored_bits: float = 0.0) -> LevelTables:
+def fitted_tables(
+    counts: DoubleArray, shifts: DoubleArray, *, stored_bits: float = 0.0, signs: bool = True
+) -> LevelTables:
     """Tables for (T, 2, M + 1) counts of magnitudes and (T, 2) shifts in units of the step.
 
-    Magnitudes above the last one that was seen more than `rare` times have no frequency of their own, nor have those
-    that take fewer bits as escapes than a stored frequency does: `stored_bits`, in bits of what was counted.
+    Magnitudes above the last one that was seen at all have no frequency of their own, nor have those that take fewer
+    bits as escapes than a stored frequency does: `stored_bits`, in bits of what was counted.
     """
-    found = [_frequencies(table, rare, stored_bits) for table in counts.reshape(-1, counts.shape[2])]
+    found = [_frequencies(table, stored_bits, 2 if signs else 1) for table in counts.reshape(-1, counts.shape[2])]
     return LevelTables(
         np.array([len(own) - 2 for own in found], dtype=np.uint16).reshape(counts.shape[:2]),
         np.concatenate(found).astype(np.uint16),
         np.clip(np.rint(shifts / SHIFT_UNIT), 0, 255).astype(np.uint8),
+        signs,
     )
 
 
-def _frequencies(counts: DoubleArray, rare: float, stored_bits: float) -> npt.NDArray[np.int64]:
-    """Level 0, magnitudes, escape: whole numbers of at least 1 that add up to `TOTAL`, signs counted."""
-    seen = np.flatnonzero(counts > rare)
+def _frequencies(counts: DoubleArray, stored_bits: float, signs: int) -> npt.NDArray[np.int64]:
+    """Level 0, magnitudes, escape: whole numbers of at least 1 that add up to `TOTAL`, each of 1 or 2 signs counted."""
+    seen = np.flatnonzero(counts > _RARE)
     last = min(int(seen[-1]), _MOST_OWN) if len(seen) else 0
     if stored_bits:
-        last = _last_worth_storing(counts, last, stored_bits)
-    weight = np.full(last + 2, 2.0)  # two signs
+        last = _last_worth_storing(counts, last, stored_bits, signs)
+    weight = np.full(last + 2, float(signs))
     weight[[0, -1]] = 1
-    shares = np.concatenate([counts[: last + 1], [counts[last + 1 :].sum() + rare]]) / weight
-    shares = np.maximum(shares, rare / 4)
+    shares = np.concatenate([counts[: last + 1], [counts[last + 1 :].sum() + _RARE]]) / weight
+    shares = np.maximum(shares, _RARE / 4)
     found: npt.NDArray[np.int64] = np.maximum(
         1, np.floor(shares / (shares * weight).sum() * (TOTAL - 2 * weight.sum()))
     ).astype(np.int64)
@@ -170,21 +182,21 @@ def _frequencies(counts: DoubleArray, rare: float, stored_bits: float) -> npt.ND
     if last and left > 1:
         most = 1 + int(shares[1:-1].argmax())
         if shares[most] > shares[0]:
-            found[most] += left // 2
-            left %= 2
+            found[most] += left // signs
+            left %= signs
     found[0] += left
     return found
 
 
-def _last_worth_storing(counts: DoubleArray, most: int, stored_bits: float) -> int:
+def _last_worth_storing(counts: DoubleArray, most: int, stored_bits: float, signs: int) -> int:
     """The last magnitude that has a frequency of its own, with the fewest bits for levels and frequencies together."""
     excess = _escape_bits(np.arange(1, len(counts) + 1))
     own_bits = np.cumsum(_information(counts[: most + 1]))
-    signs = np.cumsum(counts[: most + 1]) - counts[0]
+    sign_bits = (signs - 1) * (np.cumsum(counts[: most + 1]) - counts[0])
 
     def bits(last: int) -> float:
         escaped = counts[last + 1 :]
-        taken = own_bits[last] + signs[last] + _information(escaped.sum()) + excess[: len(escaped)] @ escaped
+        taken = own_bits[last] + sign_bits[last] + _information(escaped.sum()) + excess[: len(escaped)] @ escaped
         return float(taken + stored_bits * last)
 
     tried = sorted({most, *(int(most * 2 ** (-power / 2)) for power in range(1, 24))})

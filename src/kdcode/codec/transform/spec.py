@@ -56,6 +56,7 @@ class TransformSpec(CodecSpec):
         lengths: (classes,) bytes of a block, by class.
         mean_length: bytes of a block on average, over those that the codec was made for.
         rows_per_block: how many rows a block has.
+        signs: whether levels may be negative.
     """
 
     reflections: int = 0
@@ -66,6 +67,7 @@ class TransformSpec(CodecSpec):
     lengths: tuple[int, ...] = (1,)
     mean_length: float = 1.0
     rows_per_block: int = 1
+    signs: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(self.lengths))
@@ -205,7 +207,7 @@ class TransformSpec(CodecSpec):
         lengths = [each + (table < longer) for table in range(tables)]
         frequencies = np.ones(self.frequencies, dtype=np.uint16)
         first = np.cumsum([0, *lengths[:-1]])
-        frequencies[first] = [TOTAL - 2 * (length - 2) - 1 for length in lengths]
+        frequencies[first] = [TOTAL - (1 + self.signs) * (length - 2) - 1 for length in lengths]
         magnitudes = np.array([length - 2 for length in lengths], dtype=np.uint16).reshape(-1, 2)
         ones = {"steps": np.ones(self.classes, dtype=np.float32), "search": np.ones(2, dtype=np.float32)}
         return {**super().blank_tensors(), **ones, "frequencies": frequencies, "magnitudes": magnitudes}

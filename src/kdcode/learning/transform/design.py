@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from kdcode.arrays import DoubleArray, FloatArray
 from kdcode.codec.transform import Transform
 from kdcode.codec.transform.row_index import index_bytes
@@ -37,6 +39,7 @@ _MORE_CLASSES = (8, 32)
 """Numbers of lengths that are tried where rows cannot be made as long as they may be."""
 _NEAR_ENOUGH, _TOO_LONG = 0.02, 8.0
 """By what share rows may be shorter than they may be, and how much worse it is if they are longer."""
+_ROWS_AT_ONCE = 4096
 _LEAST_BITS, _MOST_BITS = 1.0, 12
 """Bits of a row at least, and of a coordinate at most: float32 numbers have no more that tell rows apart."""
 
@@ -213,7 +216,7 @@ def design_codec(
     sample = table_sample(table, seed, together, few=quick)
     rotation = chosen_rotation(sample.mean, sample.covariance, rows, 8.0 * bytes_per_row)
     rotation = better_basis(rotation, sample.rows, rows, 8.0 * bytes_per_row)
-    fit = _fit_of(sample, rotation, STATES[options.effort], budget)
+    fit = _fit_of(sample, rotation, STATES[options.effort], budget, signs=_has_negative(table, rotation))
     statistics = fit.statistics
     budget = replace(budget, most_bits=statistics.bits_of_zeros + (1 - statistics.zeros) * _MOST_BITS)
     first = sum(8 * bytes_per_row / budget.dim < bits for bits in _BITS_OF_FIRST_TRADE)
@@ -231,14 +234,15 @@ def design_codec(
     return Design(codec, error, budget.left(*shared), best.is_full, budget.enough(*shared))
 
 
-def _fit_of(sample: TableSample, rotation: Rotation, states: int, budget: Budget) -> Fit:
+def _fit_of(sample: TableSample, rotation: Rotation, states: int, budget: Budget, *, signs: bool) -> Fit:
     """The sample as what codecs are fitted to."""
     levels = budget.together * budget.dim
     coordinates, extremes = (
         some.scaled(rotation.rotated(some.vectors)).reshape(-1, levels) for some in (sample.rows, sample.extremes)
     )
     weights = sample.rows.left_weights
-    statistics = LevelStatistics(share=len(coordinates) / budget.blocks, zeros=_share_of_zeros(coordinates))
+    zeros = _share_of_zeros(coordinates)
+    statistics = LevelStatistics(share=len(coordinates) / budget.blocks, zeros=zeros, signs=signs)
     own = None if weights is None else weights[:: budget.together]
     return Fit(coordinates, extremes, states, own, statistics, budget.together)
 
@@ -248,3 +252,12 @@ def _share_of_zeros(coordinates: FloatArray) -> float:
     zeros = (coordinates == 0).mean(axis=1)
     zeros = zeros[zeros < 1]
     return float(zeros.mean()) if len(zeros) else 0.0
+
+
+def _has_negative(table: PlannedTable, rotation: Rotation) -> bool:
+    """Whether any coordinate of any row is negative; mostly the first rows tell."""
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(table)))
+        if (rotation.rotated(table.vectors_at(rows)) < 0).any():
+            return True
+    return False

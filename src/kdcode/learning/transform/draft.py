@@ -72,6 +72,7 @@ class Draft:
             lengths=tuple(self.lengths[place] for place in places),
             mean_length=mean_length,
             rows_per_block=self.together,
+            signs=self.tables.signs,
         )
         stored = {
             **rotation.tensors,

@@ -44,11 +44,13 @@ class LevelStatistics:
         octaves: of spread between one context and the next. The closer they are, the more tables have to be stored.
         share: of all rows that are counted. The fewer rows a table is for, the fewer frequencies are worth storing.
         zeros: the share of coordinates that are exactly zero.
+        signs: whether coordinates may be negative.
     """
 
     octaves: float = 0.25
     share: float = 0.0
     zeros: float = 0.0
+    signs: bool = True
 
     @property
     def bits_of_zeros(self) -> float:
@@ -81,7 +83,7 @@ class LevelStatistics:
     def computed_tables(self, contexts: int, largest: int) -> LevelTables:
         """Tables to begin with."""
         counts = self.computed_counts(contexts, largest) * (1 << 15)
-        return fitted_tables(counts, np.zeros((contexts, 2)))
+        return fitted_tables(counts, np.zeros((contexts, 2)), signs=self.signs)
 
     def counted_tables(
         self, coordinates: FloatArray, values: IntArray, contexts: IntArray, states: int, shape: tuple[int, int]
@@ -107,8 +109,10 @@ class LevelStatistics:
         total = np.bincount(table[other], weights=toward_zero, minlength=2 * count).reshape(count, 2)
         shifts = np.clip(total / (number + _PRIOR), 0, _MOST_SHIFT)
         expected = counts + _PRIOR * self.computed_counts(count, largest)
+        stored_bits = _STORED_BITS * self.share
         return CountedTables(
-            fitted_tables(expected, shifts), fitted_tables(expected, shifts, stored_bits=_STORED_BITS * self.share)
+            fitted_tables(expected, shifts, signs=self.signs),
+            fitted_tables(expected, shifts, stored_bits=stored_bits, signs=self.signs),
         )
 
 

@@ -63,9 +63,9 @@ def frequent_values(vectors: FloatArray, otherwise: FloatArray) -> FloatArray:
 def scalar_error(coordinates: FloatArray, bits: float) -> float:
     """The squared error of a row, if each coordinate is rounded and entropy-coded by itself, in so many bits in all.
 
-    One step serves all coordinates. Bits are the entropies of magnitudes, and one for each sign; what comes back is the
-    mean of what was rounded to the same. Where the rows are too few to tell the entropy of a small step, every halving
-    is expected to take a bit more for each coordinate that is not zero.
+    One step serves all coordinates. Bits are the entropies of magnitudes, and one for each sign where there are both;
+    what comes back is the mean of what was rounded to the same. Where the rows are too few to tell the entropy of a
+    small step, every halving is expected to take a bit more for each coordinate that is not zero.
 
     Args:
         coordinates: (n, d).
@@ -121,5 +121,6 @@ def _rounded(coordinates: FloatArray, step: float) -> _Rounded:
     sizes += np.cumsum([0, *(sizes.max(axis=0) + 1)])[:dim]
     shares = np.bincount(sizes.reshape(-1))
     shares = shares[shares > 0]
-    bits = escaped + float((level != 0).sum()) - float((shares * np.log2(shares / count)).sum())
+    signs = float((level != 0).sum()) if (level < 0).any() else 0.0
+    bits = escaped + signs - float((shares * np.log2(shares / count)).sum())
     return _Rounded(bits / count, step**2 * max(0.0, lost) / count, int(used.sum()))
