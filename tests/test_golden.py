@@ -35,6 +35,7 @@ def test_every_kind_is_there():
     assert 0 in {len(load(path)) for path in FOLDER.glob("*.kdc")}  # a codebook
     assert {spec.codebook_dtype for spec in specs if spec.is_rotated} == set(DTYPE_BYTES)
     assert {spec.codebook_dtype for spec in specs if spec.scale_bits} >= {"float32", "int8"}
+    assert {spec.signs for spec in specs if not spec.has_codewords} == {True, False}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
