@@ -8,6 +8,8 @@ The tables are made first, and kept in the work folder:
     n-grams                          hash buckets of the n-grams of these words, as fastText has them (gensim)
     sentences                        sentences of TREC and SST-2, by a sentence encoder such as all-MiniLM-L6-v2
     heavy-tails                      Student's t with 3 degrees of freedom, 64 dimensions
+    after-relu                       normal rows of a falling spectrum, negative numbers set to zero, 96 dimensions
+    sparse                           normal numbers of which 95% are set to zero, 100 dimensions
 
 Finished records are kept there too. A run of some cells replaces these in the result, and leaves the others alone.
 """
@@ -79,6 +81,21 @@ def heavy_tails(arguments: argparse.Namespace) -> Matrix:
     return np.random.default_rng(0).standard_t(3, size=(20_000, 64)).astype(np.float32)
 
 
+def after_relu(arguments: argparse.Namespace) -> Matrix:
+    """(10,000, 96) numbers of at least 0, about half of them 0."""
+    random = np.random.default_rng(0)
+    directions = np.linalg.qr(random.normal(size=(96, 96)))[0]
+    rows = (random.normal(size=(10_000, 96)) * np.geomspace(1, 0.1, 96)) @ directions
+    return np.maximum(rows, 0).astype(np.float32)
+
+
+def sparse(arguments: argparse.Namespace) -> Matrix:
+    """(10,000, 100) numbers, 5% of them other than 0."""
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(10_000, 100))
+    return np.where(random.random(rows.shape) < 0.05, rows, 0).astype(np.float32)
+
+
 def tiny(arguments: argparse.Namespace) -> Matrix:
     """(600, 12) normal numbers, for tests."""
     return np.random.default_rng(0).normal(size=(600, 12)).astype(np.float32)
@@ -103,6 +120,8 @@ TABLES: dict[str, Maker] = {
     "n-grams": ngrams,
     "sentences": sentences,
     "heavy-tails": heavy_tails,
+    "after-relu": after_relu,
+    "sparse": sparse,
 }
 
 

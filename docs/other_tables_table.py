@@ -14,6 +14,8 @@ KINDS = {
     "n-grams": "n-gram buckets",
     "sentences": "sentence vectors",
     "heavy-tails": "Student's t",
+    "after-relu": "half zeros, none negative",
+    "sparse": "95% zeros",
 }
 
 
@@ -24,6 +26,7 @@ def _cell(row: Record, least: float) -> str:
         return "–"
     error = row["relative_error"]
     shown = f"{error:.4f}" if error < 0.0995 else f"{error:.3f}"
+    shown = "< 0.0001" if error < 0.00005 else shown
     return f"**{shown}**" if error == least else shown
 
 

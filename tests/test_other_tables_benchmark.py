@@ -12,7 +12,7 @@ from scripts import printed_by
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 import own_process  # noqa: E402
-from other_tables import METHODS, NARROW, TABLES, TIMES, heavy_tails, sentences  # noqa: E402
+from other_tables import METHODS, NARROW, TABLES, TIMES, after_relu, heavy_tails, sentences, sparse  # noqa: E402
 
 
 def measured_here(script, arguments, kept, threads, minutes=None):
@@ -43,6 +43,14 @@ def test_the_tables_are_of_the_kinds_that_they_say():
     numbers = heavy_tails(None)
     assert numbers.shape == (20_000, 64)
     assert np.mean(numbers**4) > 10 * np.mean(numbers**2) ** 2  # 3 for normal numbers
+    numbers = after_relu(None)
+    assert numbers.shape == (10_000, 96)
+    assert numbers.min() == 0
+    assert 0.4 < (numbers == 0).mean() < 0.6
+    numbers = sparse(None)
+    assert numbers.shape == (10_000, 100)
+    assert 0.94 < (numbers == 0).mean() < 0.96
+    assert numbers.min() < 0
 
 
 def test_sentences_are_those_of_the_encoder(tmp_path):
