@@ -104,6 +104,15 @@ def test_dot_products_agree_with_decoding(kind):
     np.testing.assert_allclose(found, coded.decode(np.arange(9000)) @ queries.T, rtol=1e-3, atol=1e-4)
 
 
+def assert_alike(found, expected, kind):
+    """The same neighbours. Products of matrices are rounded otherwise for many rows than for one on some processors."""
+    if kind in ("linear", "decoded"):
+        assert found == expected
+    else:  # many rows have one code, so that rounding decides which of them is first
+        scores = [near.score for near in expected]
+        np.testing.assert_allclose([near.score for near in found], scores, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("metric", search.METRICS)
 @pytest.mark.parametrize("kind", ["linear", "scaled-rotated", "lstm", "decoded"])
 def test_several_queries_find_what_each_finds_alone(kind, metric):
@@ -113,9 +122,10 @@ def test_several_queries_find_what_each_finds_alone(kind, metric):
     found = table.neighbors(some, 7, metric=metric)
     assert len(found) == len(some) > 256
     for number in (0, 1, 255, 256, len(some) - 1):
-        assert found[number] == table.neighbors(some[number], 7, metric=metric)
+        assert_alike(found[number], table.neighbors(some[number], 7, metric=metric), kind)
     vectors = np.random.default_rng(0).normal(size=(3, 7))
-    assert table.neighbors(vectors, 5, metric=metric) == [table.neighbors(one, 5, metric=metric) for one in vectors]
+    for together, one in zip(table.neighbors(vectors, 5, metric=metric), vectors, strict=True):
+        assert_alike(together, table.neighbors(one, 5, metric=metric), kind)
     assert table.neighbors(vectors.tolist(), 5, metric=metric) == table.neighbors(vectors, 5, metric=metric)
 
 
