@@ -125,7 +125,7 @@ class Fit:
             used = replace(found, draft=draft)
             if last is not None and (last.bits - bits) * (used.bits - bits) < 0:  # the step went too far
                 step = self._secant_step(last, used, bits) or found.draft.step
-                found = replace(found, draft=replace(found.draft, step=step))
+                found = replace(found, draft=self._with_step(found.draft, step))
             draft, last = self._renewed(found, lengths), used
             if abs(found.bits - bits) <= _NATURALLY_CLOSE * bits:
                 if found.cost(bits) > (1 - _NATURAL_GAIN) * least:
@@ -187,8 +187,12 @@ class Fit:
                 break
             if before is not None:
                 step = self._secant_step(before, found, bits) or step
-            draft, before = replace(draft, step=step), found
+            draft, before = self._with_step(draft, step), found
         return found
+
+    def _with_step(self, draft: Draft, step: float) -> Draft:
+        """The same with another step, and room for the levels that it leads to."""
+        return replace(draft, step=step, largest=max(draft.largest, self._largest(step)))
 
     def _secant_step(self, one: Outcome, other: Outcome, bits: float) -> float | None:
         """The step that should give so many bits, by the secant through two outcomes; None if bits do not fall with it.
@@ -289,7 +293,7 @@ class Fit:
         active = (np.abs(scaled) > _ACTIVE).sum(axis=1)
         octaves = float(np.clip((taken - bits) / self._not_zero, -_MOST_OCTAVES, _MOST_OCTAVES))
         step = self._coarse_enough(draft.step * 2.0**octaves)
-        after = replace(draft, step=step, tables=tables.whole, sides=sides).with_room_for_zeros()
+        after = replace(self._with_step(draft, step), tables=tables.whole, sides=sides).with_room_for_zeros()
         lengths = codec.problem.lengths[classes]
         expected = np.maximum(lengths - active * octaves / 8, 0)
         slope = draft.trade * draft.step**2 * len(scaled)
