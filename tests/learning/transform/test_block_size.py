@@ -35,6 +35,19 @@ def test_rows_that_differ_much_in_scale_are_coded_alone():
     assert (by_spread[0], by_spread[-1]) == (8, 1)
 
 
+def test_sparse_rows_of_few_numbers_are_not_small_rows():
+    matrix = rows_of(20_000, 100) * (np.random.default_rng(1).random((20_000, 100)) < 0.05)
+    table = kdcode.VectorTable(None, matrix.astype(np.float32))
+    assert [chosen_rows_per_block(table, 20_000, size) for size in (40.0, 10.0, 5.0)] == [1, 2, 4]
+
+
+@pytest.mark.parametrize(("share", "size", "expected"), [(0.1, 6.4, 8), (0.3, 6.4, 1), (0.2, 3.2, 8), (1.0, 6.4, 8)])
+def test_a_few_rows_of_zeros_do_not_keep_others_from_being_coded_together(share, size, expected):
+    matrix = rows_of()
+    matrix[np.random.default_rng(1).random(len(matrix)) < share] = 0
+    assert chosen_rows_per_block(kdcode.VectorTable(None, matrix), 20_000, size) == expected
+
+
 def test_weights_count_as_scales():
     matrix = rows_of()
     weights = np.random.default_rng(1).choice([0.01, 1.0], size=len(matrix)).astype(np.float32)

@@ -17,6 +17,8 @@ _BITS_PER_BLOCK = 5.0
 """What a block costs beside its levels: bits that say its length, and some that are left over."""
 _STRETCHES = 256
 """Stretches of rows that are looked at."""
+_ROW_OF_ZEROS = 1 / 32
+"""A row of zeros costs about as much beside others as one of this share of their energy does, or less with few bits."""
 
 
 def chosen_rows_per_block(table: PlannedTable, rows: int, bytes_per_row: float, seed: int = 0) -> int:
@@ -39,8 +41,9 @@ def chosen_rows_per_block(table: PlannedTable, rows: int, bytes_per_row: float, 
         most *= 2
     if most == 1:
         return 1
-    energies = _energies(table, most, seed)
-    active = min(dim, 8 * bytes_per_row)  # a coordinate of less than a bit is mostly zero, whatever its scale
+    least = max(_ROW_OF_ZEROS, 0.25 ** (8 * bytes_per_row / dim))
+    energies, nonzero = _energies(table, most, least, seed)
+    active = min(nonzero, 8 * bytes_per_row)  # a coordinate of less than a bit is mostly zero, whatever its scale
 
     def cost(together: int) -> float:
         """Bits of a row that are not spent on its levels, or on levels by tables of another scale."""
@@ -51,12 +54,21 @@ def chosen_rows_per_block(table: PlannedTable, rows: int, bytes_per_row: float, 
     return min((1 << power for power in range(most.bit_length())), key=cost)
 
 
-def _energies(table: PlannedTable, together: int, seed: int) -> DoubleArray:
-    """(stretches, rows) squared distances from the mean, times weights, of rows that follow one another."""
+def _energies(table: PlannedTable, together: int, of_zeros: float, seed: int) -> tuple[DoubleArray, float]:
+    """(stretches, rows) squared scales of rows that follow one another, and how many numbers of a row are not zero.
+
+    Numbers that are exactly zero tell nothing of a row's scale: a sparse row with few others is not a small one. A row
+    of nothing but zeros counts as `of_zeros` of the usual energy.
+    """
     drawn = np.random.default_rng(seed).permutation(len(table) // together)[:_STRETCHES]
     numbers = (np.sort(drawn)[:, None] * together + np.arange(together)).reshape(-1)
     vectors = table.vectors_at(numbers).astype(np.float64)
-    energies = np.square(vectors - vectors.mean(axis=0)).sum(axis=1)
+    is_used = vectors != 0
+    count = is_used.sum(axis=1)
+    energies = np.square((vectors - vectors.mean(axis=0)) * is_used).sum(axis=1) / np.maximum(count, 1)
     if table.weights is not None:
         energies *= table.weights[numbers]
-    return np.asarray(np.maximum(energies, 1e-6 * max(energies.mean(), 1e-300)).reshape(-1, together))
+    some = count > 0
+    usual = max(float(energies.sum()), 1e-300) / max(some.sum(), 1)
+    energies = np.where(some, np.maximum(energies, 1e-6 * usual), of_zeros * usual)
+    return energies.reshape(-1, together), float(count.sum() / max(some.sum(), 1))
