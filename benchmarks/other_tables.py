@@ -10,6 +10,7 @@ The tables are made first, and kept in the work folder:
     heavy-tails                      Student's t with 3 degrees of freedom, 64 dimensions
     after-relu                       normal rows of a falling spectrum, negative numbers set to zero, 96 dimensions
     sparse                           normal numbers of which 95% are set to zero, 100 dimensions
+    clusters                         normal rows around 500 points, 5 times as far from each other, 64 dimensions
 
 Finished records are kept there too. A run of some cells replaces these in the result, and leaves the others alone.
 """
@@ -30,7 +31,7 @@ from result_file import renewed_rows, write_result
 
 RESULTS = Path(__file__).parent / "results" / "other_tables.json"
 TIMES = (8, 20, 80)
-METHODS = ("kdcode", "entropy-coded scalar", "faiss PQ", "TurboQuant", LIMIT)
+METHODS = ("kdcode", "entropy-coded scalar", "faiss PQ", "faiss RQ", "TurboQuant", LIMIT)
 NARROW = (8, 16, 32)
 Maker = Callable[[argparse.Namespace], Matrix]
 
@@ -96,6 +97,18 @@ def sparse(arguments: argparse.Namespace) -> Matrix:
     return np.where(random.random(rows.shape) < 0.05, rows, 0).astype(np.float32)
 
 
+def clusters(arguments: argparse.Namespace) -> Matrix:
+    """(20,000, 64) rows around points of which some have many more rows than others."""
+    random = np.random.default_rng(0)
+    spreads = np.linspace(1, 0.3, 64)
+    directions = np.linalg.qr(random.normal(size=(64, 64)))[0]
+    points = random.normal(size=(500, 64)) * spreads
+    shares = 1 / (np.arange(500) + 5.0)
+    nearest = random.choice(500, 20_000, p=shares / shares.sum())
+    rows = points[nearest] + 0.2 * spreads * random.normal(size=(20_000, 64))
+    return (rows @ directions).astype(np.float32)
+
+
 def tiny(arguments: argparse.Namespace) -> Matrix:
     """(600, 12) normal numbers, for tests."""
     return np.random.default_rng(0).normal(size=(600, 12)).astype(np.float32)
@@ -122,6 +135,7 @@ TABLES: dict[str, Maker] = {
     "heavy-tails": heavy_tails,
     "after-relu": after_relu,
     "sparse": sparse,
+    "clusters": clusters,
 }
 
 

@@ -16,6 +16,7 @@ KINDS = {
     "heavy-tails": "Student's t",
     "after-relu": "half zeros, none negative",
     "sparse": "95% zeros",
+    "clusters": "around 500 points",
 }
 
 
@@ -39,7 +40,9 @@ def other_tables() -> str:
         own = {row["method"]: row for row in rows if (row["table"], row["times"]) == (name, times)}
         errors = [row["relative_error"] for method, row in own.items() if method != LIMIT and row["bytes"] is not None]
         shape = f"{own[OURS]['rows']:,} x {own[OURS]['dim']:,}"
-        cells = [_cell(own[method], min(errors) if method != LIMIT else -1) for method in methods]
+        cells = [
+            _cell(own[method], min(errors) if method != LIMIT else -1) if method in own else "–" for method in methods
+        ]
         lines.append([f"{KINDS[name]}, {shape}", f"{times}x", *cells])
     return table(["", "size", *methods], lines)
 

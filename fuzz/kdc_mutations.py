@@ -305,7 +305,7 @@ def _levels(random: Random, parts: Parts) -> None:
 
 
 def _integers(random: Random, parts: Parts) -> None:
-    """Other whole numbers in what transform codes have: classes and starts of rows, contexts, tables, reflections."""
+    """Other whole numbers in what transform codes have: classes and starts of rows, contexts, tables, centroids."""
     names = [name for name in parts.tensors if name in INTEGERS]
     tensor = parts.tensors[random.choice(names)]
     kind = {"U8": "B", "I8": "b", "U16": "H", "U64": "Q"}[tensor[0]]
@@ -338,7 +338,7 @@ INTEGERS = (
         "frequencies",
         "shifts",
     ),
-    *("sides", "reflections"),
+    *("sides", "reflections", "centroids", "centroid_frequencies"),
 )
 
 

@@ -22,7 +22,7 @@ MANY_ROWS = 40_000
 """So that a file takes several digest blocks of 65,536 bytes."""
 KINDS_OF_MANY = [
     *[("linear", "float32"), ("scaled-rotated", "int8"), ("lstm", "float16")],
-    *[("transform", "float16"), ("transform-blocks", "float16")],
+    *[(kind, "float16") for kind in ("transform", "transform-blocks", "transform-centroids-blocks")],
 ]
 ODD_SYMBOLS = ("", "ç", "\U0001f600", "new\nline", "a" * 300, "\x1b[31m", "a b", "0")
 

@@ -114,14 +114,16 @@ PARITY_CHECKS = {1: (0, 0), 4: (0b101, 0b010), 8: (0b1011, 0b0100), 16: (0b10011
 
 
 def transform_table(meta: dict, tensors: dict[str, np.ndarray]) -> tuple[list[list[int]], list[list[float]]]:
-    """The codes (values, class, and sides after a leading one) and vectors of transform codes."""
+    """The codes (values, centroid, class, and sides after a leading one) and vectors of transform codes."""
     assert all(number > 0 for name in ("steps", "search") for number in tensors[name].tolist())
     rotation = reflections(meta, tensors) if meta["reflections"] else []
-    codes, vectors = [], []
+    points, codes, vectors = centroids(meta, tensors), [], []
     for own, code, lies in transform_rows(meta, tensors):
         codes.append(code)
         step, mean = float(tensors["steps"][own]), tensors["mean"].astype(np.float64).tolist()
         vector = [x * step for x in lies]
+        if meta["centroids"]:
+            vector = [x + y for x, y in zip(vector, points[code[meta["embedding_dim"]]], strict=True)]
         for normal in reversed(rotation):
             along = 2 * sum(x * y for x, y in zip(vector, normal, strict=True)) / sum(x * x for x in normal)
             vector = [x - along * y for x, y in zip(vector, normal, strict=True)]
@@ -148,11 +150,12 @@ def transform_rows(meta: dict, tensors: dict[str, np.ndarray]) -> list[tuple[int
     assert {slot // together for slot in slots} == set(range(len(blocks)))
     found = []
     for slot in slots:
-        own, values, states, known, lies = blocks[slot // together]
+        own, values, numbers, states, known, lies = blocks[slot // together]
         some = slice(slot % together * dim, (slot % together + 1) * dim)
+        number = [numbers[slot % together]] if meta["centroids"] else []
         state = [states[some][0]] if together > 1 else []
         sides = int("1" + "".join(map(str, known[some])), 2)
-        found.append((own, [*values[some], *state, own, sides], lies[some]))
+        found.append((own, [*values[some], *number, *state, own, sides], lies[some]))
     return found
 
 
@@ -181,6 +184,20 @@ def reflections(meta: dict, tensors: dict[str, np.ndarray]) -> list[list[float]]
     return [
         [0.0] * j + [1.0] + [(next(numbers) - 2 ** (width - 1)) * float(scale) for _ in range(dim - 1 - j)]
         for j, scale in enumerate(tensors["reflection_scale"])
+    ]
+
+
+def centroids(meta: dict, tensors: dict[str, np.ndarray]) -> list[list[float]]:
+    """The points that rows are measured from."""
+    if not meta["centroids"]:
+        assert not {"centroids", "centroid_scales", "centroid_frequencies"} & set(tensors)
+        return []
+    dim, width, scales = meta["embedding_dim"], meta["centroid_bits"], tensors["centroid_scales"].tolist()
+    assert tensors["centroids"].shape == (meta["centroids"], math.ceil(dim * width / 8))
+    assert min(scales) >= 0
+    return [
+        [(number - 2 ** (width - 1)) * scale for number, scale in zip(bits(packed, [width] * dim), scales, strict=True)]
+        for packed in tensors["centroids"]
     ]
 
 
@@ -233,13 +250,18 @@ class Decoder:
 
 def transform_block(
     content: bytes, own: int, meta: dict, tensors: dict[str, np.ndarray], decoder: Decoder | None = None
-) -> tuple[list[int], list[int], list[int], list[float]]:
-    """The values of a block, the states before them, the sides that are known, and the coordinates in steps."""
+) -> tuple[list[int], list[int], list[int], list[int], list[float]]:
+    """The values of a block, its centroids, the states before values, known sides, and the coordinates in steps."""
     decoder = decoder or Decoder(content)
-    dim, states, values, lies, contexts = meta["embedding_dim"], [0], [], [], []
+    dim, states, values, numbers, lies, contexts = meta["embedding_dim"], [0], [], [], [], []
     levels = dim * meta["rows_per_block"]
     magnitudes = tensors["magnitudes"].reshape(-1).tolist()
     for i in range(levels):
+        if meta["centroids"] and i % dim == 0:
+            own_sizes = tensors["centroid_frequencies"].tolist()
+            assert min(own_sizes) >= 1
+            assert sum(own_sizes) == 2**15
+            numbers.append(decoder.value(own_sizes))
         state = states[-1]
         moved = int(tensors["coordinate_contexts"][i % dim]) + int(tensors["class_contexts"][own])
         context, quantizer = min(max(moved, 0), meta["contexts"] - 1), state % 2
@@ -265,7 +287,7 @@ def transform_block(
     known = [decoder.bit() for _ in range(min(left, 16, levels))]
     for i, above in enumerate(known):
         lies[i] += (1 if above else -1) * float(tensors["sides"][contexts[i]]) / 128
-    return values, states, known, lies
+    return values, numbers, states, known, lies
 
 
 def excess(decoder: Decoder) -> int:

@@ -8,6 +8,7 @@ from kdcode.codec import Codec, CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.row_scales import fit_levels
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform import fitted_tables
+from kdcode.codec.transform.centroids import rounded_centroids, rounded_frequencies
 from kdcode.codec.transform.reflections import rounded_reflections
 from kdcode.coded import CodedTable
 
@@ -34,9 +35,16 @@ lengths that are the default here their blocks differ in width, and those of "un
 is grouped with a rotation and row scales.
 """
 
-TRANSFORM_NAMES = ("transform", "transform-plain", "transform-blocks", "transform-plain-blocks")
+TRANSFORM_NAMES = (
+    "transform",
+    "transform-plain",
+    "transform-centroids",
+    "transform-blocks",
+    "transform-plain-blocks",
+    "transform-centroids-blocks",
+)
 """Transform codes: rows of several lengths and two steps, after a rotation; rows of one length, without one ("plain");
-and both with blocks of several rows. Plain blocks have no signs."""
+rows that are measured from centroids; and all with blocks of several rows. Plain blocks have no signs."""
 
 ROWS_PER_BLOCK = 3
 """Rows of a block, in the kinds with blocks."""
@@ -91,16 +99,21 @@ def codec_with(spec: CodecSpec, seed: int = 0) -> Codec:
 
 def _transform_codec_of(kind: str, dim: int, seed: int) -> Transform:
     blocks = ROWS_PER_BLOCK if "blocks" in kind else 1
-    return transform_codec(dim, plain="plain" in kind, rows_per_block=blocks, seed=seed)
+    return transform_codec(
+        dim, plain="plain" in kind, rows_per_block=blocks, centroids=5 if "centroids" in kind else 0, seed=seed
+    )
 
 
-def transform_codec(dim: int = 7, *, plain: bool = False, rows_per_block: int = 1, seed: int = 0) -> Transform:
+def transform_codec(
+    dim: int = 7, *, plain: bool = False, rows_per_block: int = 1, centroids: int = 0, seed: int = 0
+) -> Transform:
     """A codec for vectors of d numbers of spread 1, with random mean and rotation.
 
     Args:
         dim: d.
         plain: whether all rows have one length and one step, and there is no rotation.
         rows_per_block: rows that are coded together.
+        centroids: that rows are measured from.
         seed: of all that is random.
     """
     random = np.random.default_rng(seed)
@@ -128,6 +141,8 @@ def transform_codec(dim: int = 7, *, plain: bool = False, rows_per_block: int = 
         mean_length=float(np.mean(lengths)),
         rows_per_block=rows_per_block,
         signs=signs,
+        centroids=centroids,
+        centroid_bits=5,
     )
     stored = {
         "mean": (random.normal(size=dim) / 4).astype(np.float32),
@@ -140,6 +155,10 @@ def transform_codec(dim: int = 7, *, plain: bool = False, rows_per_block: int = 
         "sides": np.array([60, 50, 40], dtype=np.uint8),
         "search": np.array([0.45, 0.25], dtype=np.float32),
     }
+    if centroids:
+        found = rounded_centroids(random.normal(size=(centroids, dim)), spec.centroid_bits)
+        stored["centroids"], stored["centroid_scales"] = found
+        stored["centroid_frequencies"] = rounded_frequencies(np.arange(10 * centroids, 0, -10))
     if reflections:
         directions = np.linalg.qr(random.normal(size=(dim, reflections)))[0]
         stored["reflections"], stored["reflection_scale"] = rounded_reflections(directions, spec.reflection_bits)

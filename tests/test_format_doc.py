@@ -13,6 +13,7 @@ from sample_tables import CODEWORD_NAMES, NAMES, TRANSFORM_NAMES, coded_table, s
 from kdcode import CodedTable, load, save, storage
 from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.spec import KINDS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS
+from kdcode.codec.transform.centroids import CENTROID_BITS, MAX_CENTROIDS
 from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, SHIFT_UNIT
 from kdcode.codec.transform.row_index import ROWS_PER_START
 from kdcode.codec.transform.spec import (
@@ -90,7 +91,7 @@ def test_every_tensor_is_on_the_page_and_no_other():
 
 
 def test_every_tensor_of_transform_codes_is_on_the_page_and_no_other():
-    spec = spec_of("transform-blocks")
+    spec = spec_of("transform-centroids-blocks")
     written = {**spec.tensor_layout(), **spec.row_layout(300)}
     dtypes = {
         name: next(code for code, dtype in DTYPES.items() if dtype == kind) for name, (kind, _) in written.items()
@@ -135,7 +136,7 @@ def test_the_row_that_is_decoded_by_hand_is_one(by_hand, lookup_path):
 
 def test_every_step_of_it_is_as_the_page_says(by_hand):
     decoder = kdc_reader.Decoder(ROW)
-    values, _, sides, _ = kdc_reader.transform_block(ROW, 0, asdict(by_hand.spec), by_hand.stored, decoder)
+    values, _, _, sides, _ = kdc_reader.transform_block(ROW, 0, asdict(by_hand.spec), by_hand.stored, decoder)
     assert (values, sides) == ([1, 4, 0], [1, 0, 1])
     documented = re.findall(r"^\| ([0-9a-f]+) \| ([0-9a-f]+) \| (?:value|bit) (\d+) \|", DOC, flags=re.MULTILINE)
     assert [(int(span, 16), int(code, 16), int(read)) for span, code, read in documented] == decoder.trace
@@ -182,6 +183,8 @@ def test_every_constant_is_on_the_page():
     assert f"at most {ROW_BYTES_PER_LEVEL}·R·d + {MORE_ROW_BYTES}" in DOC
     assert f"R, from 1 to {MAX_ROWS_PER_BLOCK}" in DOC
     assert f"z at most {ESCAPE_BITS}" in DOC
+    assert f"P, from 0 to {MAX_CENTROIDS:,}" in DOC
+    assert f"bits of each of their numbers: {', '.join(map(str, CENTROID_BITS[:-1]))} or {CENTROID_BITS[-1]}" in DOC
     assert f"min(r, {MOST_SIDES}, R·d)" in DOC
     assert f"⌈B/{ROWS_PER_START}⌉" in DOC
     assert f"add up to 2¹⁵{'.' if PRECISION == 15 else ''}" in DOC

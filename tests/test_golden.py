@@ -36,6 +36,9 @@ def test_every_kind_is_there():
     assert {spec.codebook_dtype for spec in specs if spec.is_rotated} == set(DTYPE_BYTES)
     assert {spec.codebook_dtype for spec in specs if spec.scale_bits} >= {"float32", "int8"}
     assert {spec.signs for spec in specs if not spec.has_codewords} == {True, False}
+    assert {(spec.centroids > 0, spec.rows_per_block > 1) for spec in specs if not spec.has_codewords} == {
+        *[(False, False), (False, True), (True, False), (True, True)]
+    }
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -23,6 +23,7 @@ def kept():
     return json.loads(RESULTS.read_text())
 
 
+@pytest.mark.slow
 def test_a_tiny_run_measures_tokens_and_retrieval(tmp_path, kept):
     output = tmp_path / "out.json"
     printed_by(BENCHMARK, "--tiny", "--work", tmp_path / "work", "--output", output)

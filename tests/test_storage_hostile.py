@@ -558,6 +558,7 @@ def test_a_tensor_of_the_wrong_shape_or_type(path, kind, dtype):
         ("transform", "float16", "steps"),
         ("transform", "float16", "search"),
         ("transform", "float16", "reflection_scale"),
+        ("transform-centroids", "float16", "centroid_scales"),
     ],
 )
 def test_numbers_that_are_not_finite(path, kind, dtype, name, value):

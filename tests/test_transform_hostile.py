@@ -130,19 +130,20 @@ def test_classes_after_the_last_row_are_not_read(path):
 # What rows say
 
 
-def rows_with(bytes_of_rows):
+def rows_with(bytes_of_rows, centroids=0):
     """A table of one class whose rows are any bytes."""
-    codec = transform_codec(7, plain=True)
+    codec = transform_codec(7, plain=True, centroids=centroids)
     table = CodedTable.from_codes(None, codec.encode(np.zeros((len(bytes_of_rows), 7))), codec)
     return CodedTable(table.symbols, np.frombuffer(b"".join(bytes_of_rows), np.uint8).reshape(-1, 9).copy(), codec)
 
 
-def test_any_bytes_are_a_row_or_refused(path):
+@pytest.mark.parametrize("centroids", [0, 5])
+def test_any_bytes_are_a_row_or_refused(centroids):
     """Whatever bytes a row has, they are read to a code that packs again, or refused by name."""
     random, refusals = np.random.default_rng(0), 0
     for number in range(300):
         row = random.bytes(9) if number % 3 else bytes([random.choice([0, 255])] * 5) + random.bytes(4)
-        coded = rows_with([row])
+        coded = rows_with([row], centroids)
         try:
             code = coded.codes
         except StorageError:
@@ -157,7 +158,7 @@ def test_any_bytes_are_a_row_or_refused(path):
 
 def test_levels_that_are_longer_than_the_row(path):
     codec = transform_codec(7, plain=True)
-    written, room = codec.coder.write(np.full((1, 7), 23), np.zeros(1, np.int64), None)
+    written, room = codec.coder.write(np.full((1, 7), 23), np.empty((1, 0), np.int64), np.zeros(1, np.int64), None)
     assert room[0] < 0
     coded = rows_with([written[0, :9].tobytes()])
     with pytest.raises(StorageError, match="codes: the levels of a row take more bytes than it has"):
@@ -224,6 +225,44 @@ def test_vectors_beyond_float32(path, parts):
 )
 def test_tables_that_cannot_be(path, parts, name, dtype, change, message):
     changed(parts, name, dtype, change)
+    parts.write(path)
+    refused(path, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "change", "message"),
+    [
+        ("centroid_frequencies", "<u2", lambda numbers: numbers.__setitem__(4, 0), "expected numbers of at least 1"),
+        ("centroid_frequencies", "<u2", lambda numbers: numbers.__iadd__(1), "they add up to 32773, expected 32768"),
+        ("centroid_frequencies", "<u2", lambda numbers: numbers.fill(65_535), "they add up to 327675, expected 32768"),
+        ("centroid_scales", "<f4", lambda numbers: numbers.__setitem__(3, -1), "expected numbers of at least 0"),
+        ("centroid_scales", "<f4", lambda numbers: numbers.fill(3e38), r"numbers of 5 bits times 3e\+38 leave float32"),
+    ],
+)
+def test_centroids_that_cannot_be(path, name, dtype, change, message):
+    save(coded_table("transform-centroids-blocks", rows=9), path)
+    parts = Parts.of(path)
+    changed(parts, name, dtype, change)
+    parts.write(path)
+    refused(path, f"{name}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("centroids", 0, "centroid_scales: this tensor does not belong to a transform codec"),
+        ("centroids", 4, "centroids: expected uint8 of shape"),
+        ("centroids", -1, "centroids: expected 0 to 8192, got -1"),
+        ("centroids", 2**40, "centroids: expected 0 to 8192"),
+        ("centroids", 5.0, "centroids: expected a value of type int"),
+        ("centroid_bits", 7, "centroid_bits: expected one of 4, 5, 6, 8, got 7"),
+        ("centroid_bits", 8, "centroids: expected uint8 of shape"),
+    ],
+)
+def test_metadata_of_centroids_that_cannot_be(path, field, value, message):
+    save(coded_table("transform-centroids", rows=9), path)
+    parts = Parts.of(path)
+    parts.metadata[field] = value
     parts.write(path)
     refused(path, message)
 

@@ -46,9 +46,8 @@ def many(tmp_path):
     return tmp_path / "many.parquet"
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_keeps_its_slices_says_so_and_goes_on(number, code, many, codebook, tmp_path):
     out = tmp_path / "out"
     line = ("encode", many, out, "--codebook", codebook, *FEW_AT_A_TIME, "--threads", "1")

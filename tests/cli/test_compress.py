@@ -253,6 +253,7 @@ def test_a_signal_and_the_same_command_again_end_as_if_nothing_had_happened(
     assert target.read_bytes() == (undisturbed / place).read_bytes()
 
 
+@pytest.mark.slow
 def test_nohup_is_for_runs_whose_terminal_is_closed(undisturbed, tmp_path):
     ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
     done = signalled(
@@ -262,6 +263,7 @@ def test_nohup_is_for_runs_whose_terminal_is_closed(undisturbed, tmp_path):
     assert (tmp_path / "out.kdc").read_bytes() == (undisturbed / "learning").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_leaves_a_checkpoint(undisturbed, tmp_path):
     source, target = undisturbed / "glove.txt", tmp_path / "out.kdc"
     child, terminal = pty.fork()

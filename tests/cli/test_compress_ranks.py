@@ -42,6 +42,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_two_ranks_compress_a_table_with_one_voice(folder, tmp_path):
     flags = ("--size", "12x", "--effort", "fast", "--seed", "2", "--json")
     done = on_ranks(2, folder / "table.npy", tmp_path / "out.kdc", *flags)

@@ -289,6 +289,7 @@ def test_info_says_what_transform_codes_are(run, transform_file):
     else:
         assert f"code         a level for each dimension, {most} bytes{blocks}" in lines
         assert "composition  transform, no rotation, 4 states" in lines
+    assert ("centroids    5, 5 bits a number" in lines) == ("centroids" in transform_file.stem)
     assert not any("codebook" in line or "K=" in line for line in lines)
     facts = json.loads(run("info", transform_file, "--json").stdout)
     assert facts["sizes"] == coded.sizes.as_dict()
@@ -302,14 +303,15 @@ def test_transform_codes_are_shown_as_levels(run, transform_file):
     word = words(300)[0]
     *values, row_class, sides = coded.code_of(word)
     levels = [(value + 1) // 2 if value % 2 else -(value // 2) for value in values[:7]]
-    block = f" of {coded.spec.rows_per_block} rows, state {values[7]}" if len(values) > 7 else ""
-    shown = f"{' '.join(map(str, levels))} ({coded.spec.lengths[row_class]} bytes{block}, sides "
+    block = f" of {coded.spec.rows_per_block} rows, state {values[-1]}" if "blocks" in transform_file.stem else ""
+    beginning = f"from centroid {values[7]}: " if coded.spec.centroids else ""
+    shown = f"{beginning}{' '.join(map(str, levels))} ({coded.spec.lengths[row_class]} bytes{block}, sides "
     found = run("get", transform_file, word, "--codes").stdout
     assert found.startswith(f"{word} {shown}")
     assert found.removeprefix(f"{word} {shown}").rstrip(")\n") == f"{sides:b}"[1:].translate({49: "+", 48: "-"})
     [group, *_] = json.loads(run("codes", transform_file, "--json").stdout)
     assert coded.symbols_with_code(group["code"]) == group["symbols"]
-    assert ", sides " in run("codes", transform_file).stdout
+    assert "sides" in run("codes", transform_file).stdout
     refused = run("codes", transform_file, "--prefix", "3-1")
     assert refused.exit_code == 1
     assert "--prefix: this table has transform codes, whose integers are levels of coordinates" in refused.stderr

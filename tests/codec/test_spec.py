@@ -136,6 +136,8 @@ def test_shapes_in_words():
     assert spec_of("rotated-product").words == "K=4, D=4, product, rotated"
     rotation = "rotation of 3 reflections, 8 states"
     assert spec_of("transform").words == f"transform, 5.0 bytes per row on average, 6 lengths, {rotation}"
+    rotation = "rotation of 3 reflections, 5 centroids, 8 states"
+    assert spec_of("transform-centroids").words == f"transform, 5.0 bytes per row on average, 6 lengths, {rotation}"
     assert spec_of("transform-plain").words == "transform, 9 bytes per row, no rotation, 4 states"
 
 

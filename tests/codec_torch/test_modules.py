@@ -179,12 +179,14 @@ def test_transform_codes_of_any_length_are_decoded_in_torch(kind, dim):
     np.testing.assert_allclose(wide.numpy(), codec.decode(codes), rtol=1e-5, atol=1e-5)
 
 
-def test_a_transform_codec_is_no_module_to_be_trained():
-    module = module_of(codec_of("transform"))
+@pytest.mark.parametrize("kind", ["transform", "transform-centroids"])
+def test_a_transform_codec_is_no_module_to_be_trained(kind):
+    module = module_of(codec_of(kind))
     assert not list(module.parameters())
     with pytest.raises(OptionError, match="has nothing that is trained"):
         module.to_codec()
-    assert not module.state_dict().keys() - {"mean", "steps", "contexts", "shifts", "sides", "rotation"}
+    expected = {"mean", "steps", "contexts", "shifts", "sides", "rotation"}
+    assert set(module.state_dict()) == expected | ({"centroids"} if "centroids" in kind else set())
 
 
 def test_a_stored_codec_notices_tensors_that_change():

@@ -11,7 +11,7 @@ from harness import run_cases
 FUZZ = Path(kills.__file__).parent
 
 
-@pytest.mark.parametrize("count", [9, pytest.param(kills.COUNT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, pytest.param(kills.COUNT, marks=pytest.mark.slow)])
 def test_a_killed_run_can_be_repeated_as_if_nothing_had_happened(count):
     tally = run_cases("kills", kills.check, count=count, seed=2017, processes=1, limits=kills.LIMITS)
     assert tally.failures == {}, tally.first

@@ -66,7 +66,13 @@ def frequencies(magnitudes: int, falling: int, signs: int = 2) -> list[int]:
 
 
 def transform_codec(
-    lengths: tuple[int, ...], reflections: int, states: int, together: int = 1, *, signs: bool = True
+    lengths: tuple[int, ...],
+    reflections: int,
+    states: int,
+    together: int = 1,
+    *,
+    signs: bool = True,
+    centroids: int = 0,
 ) -> Transform:
     """A codec of transform codes, of 7 dimensions and two contexts, all of whose tensors are formulas."""
     magnitudes = np.array([[3, 2], [5, 4]], dtype=np.uint16)
@@ -88,6 +94,8 @@ def transform_codec(
         mean_length=lengths[classes // 2] - 0.25,
         rows_per_block=together,
         signs=signs,
+        centroids=centroids,
+        centroid_bits=5,
     )
     stored = {
         "mean": waves(dim),
@@ -100,6 +108,12 @@ def transform_codec(
         "sides": np.array([61, 47], dtype=np.uint8),
         "search": np.array([0.45, 0.5], dtype=np.float32),
     }
+    if centroids:
+        numbers = np.arange(centroids * dim).reshape(centroids, dim) * 19 % 32
+        stored["centroids"] = bitpack.pack(numbers, [5] * dim)
+        stored["centroid_scales"] = np.array([0.25, 0.125, 0.0625, 0, 0.09375, 0.03125, 0.015625], np.float32)
+        rare = 3 * np.arange(1, centroids)
+        stored["centroid_frequencies"] = np.array([*rare, 2**15 - rare.sum()], np.uint16)
     if reflections:
         rows, _ = packed_shape(reflections, dim, bits)
         numbers = np.full(8 * rows, 1 << bits - 1)
@@ -113,8 +127,10 @@ def transform_codec(
 
 def transform_table(symbols: list[str] | None, codec: Transform, rows: int, note: dict[str, Any]) -> CodedTable:
     """Rows whose values go up to escapes, blocks in the shortest class that has room for them, with all sides."""
-    own, blocks = [], codec.spec.row_blocks
+    own, blocks, named = [], codec.spec.row_blocks, codec.coder.numbers
     for first in range(0, rows, blocks.rows):
+        numbers = np.arange(first, first + named)[None] * 7 % max(1, codec.spec.centroids)
+        numbers[:, rows - first :] = 0
         values = np.zeros((blocks.rows, 7), dtype=np.int64)
         for row in range(first, min(first + blocks.rows, rows)):
             values[row - first] = [(row * column + row // 3 + column) % (3 + row % 5) for column in range(7)]
@@ -122,10 +138,10 @@ def transform_table(symbols: list[str] | None, codec: Transform, rows: int, note
         if not codec.spec.signs:
             values[values > 0] |= 1
         for kind in np.argsort(codec.spec.lengths, kind="stable"):
-            room = int(codec.coder.write(values.reshape(1, -1), np.array([kind]), None)[1][0])
+            room = int(codec.coder.write(values.reshape(1, -1), numbers, np.array([kind]), None)[1][0])
             if room >= 0:
                 sides = 1 << room | (first * 11 + 5) % (1 << room)
-                block = BlockCodes(values.reshape(1, -1), np.array([kind]), np.array([sides]))
+                block = BlockCodes(values.reshape(1, -1), numbers, np.array([kind]), np.array([sides]))
                 own.append(blocks.row_codes(block, np.zeros(blocks.rows, dtype=np.int64), np.arange(blocks.rows)))
                 break
     return CodedTable.from_codes(symbols, np.concatenate(own)[:rows], codec, note)
@@ -158,6 +174,12 @@ def tables() -> dict[str, CodedTable]:
         "transform-blocks": transform_table(MANY[:90], transform_codec((28, 12, 20, 36), 3, 8, 4), 90, NOTE),
         "transform-equal-blocks": transform_table(SYMBOLS, transform_codec((27,), 0, 4, 3), 10, NOTE).select(
             [4, 5, 0, 1, 2, 7, 9, 8]
+        ),
+        "transform-centroids": transform_table(
+            MANY[:60], transform_codec((11, 6, 8, 13), 3, 8, centroids=12), 60, NOTE
+        ),
+        "transform-centroids-blocks": transform_table(
+            SYMBOLS, transform_codec((36, 30), 2, 4, 4, centroids=3), 10, NOTE
         ),
         "row-numbers": table(None, named("linear", 1, 300, 2, codebook_dtype="int8"), rows=40, note=NOTE),
     }

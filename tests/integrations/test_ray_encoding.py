@@ -74,6 +74,7 @@ def workers_of(process):
     return found
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_no_row(folder, running_ray, tmp_path):
     killed = []
 

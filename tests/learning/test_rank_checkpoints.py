@@ -80,7 +80,9 @@ def copied(stopped, name, folder):
     return folder / f"{name} of two"
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "additive" else name for name in RUNS]
+)
 def test_two_ranks_resume_what_one_process_has_begun(name, stopped, uninterrupted):
     assert all(rank[f"stop {name}"]["stopped"] for rank in stopped[0])
     found = stopped[0][0][f"resume {name}"]

@@ -10,7 +10,7 @@ import pytest
 TESTS = Path(__file__).parent
 
 
-@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize("required", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_missing_browser_is_told(required, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "KDCODE_REQUIRE_BROWSER"}
     environment |= {"PATH": str(tmp_path)} | ({"KDCODE_REQUIRE_BROWSER": "1"} if required else {})

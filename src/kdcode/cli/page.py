@@ -28,7 +28,7 @@ _CODEWORD_FACTS = (
 )
 _TRANSFORM_FACTS = (
     *("codebook_size", "code_length", "composition", "lengths", "mean_length", "reflections", "reflection_bits"),
-    *("states", "contexts", "frequencies"),
+    *("states", "contexts", "frequencies", "rows_per_block", "signs", "centroids", "centroid_bits"),
 )
 """What `describe` says of the shape of a codec, by its names in the file."""
 _NOT_ASCII = re.compile(r"[^ -~\n]")
@@ -168,11 +168,14 @@ def code_text(code: Sequence[int], spec: CodecSpec) -> str:
 
     if not isinstance(spec, TransformSpec):
         return "-".join(str(int(value)) for value in code)
-    values, (*state, row_class, sides) = code[: spec.code_length], code[spec.code_length :]
+    values, (*others, row_class, sides) = code[: spec.code_length], code[spec.code_length :]
     levels = " ".join(str(level) for level in signed(np.array(values)).tolist())
     signs = f"{sides:b}"[1:].replace("1", "+").replace("0", "-")
-    length = f"{spec.lengths[row_class]} bytes" + (f" of {spec.rows_per_block} rows, state {state[0]}" if state else "")
-    return f"{levels} ({length}, {f'sides {signs}' if signs else 'no sides'})"
+    length = f"{spec.lengths[row_class]} bytes"
+    if spec.rows_per_block > 1:
+        length += f" of {spec.rows_per_block} rows, state {others.pop()}"
+    from_centroid = f"from centroid {others[0]}: " if spec.centroids else ""
+    return f"{from_centroid}{levels} ({length}, {f'sides {signs}' if signs else 'no sides'})"
 
 
 def code_shape(coded: CodedTable) -> dict[str, str]:
@@ -191,6 +194,7 @@ def code_shape(coded: CodedTable) -> dict[str, str]:
             "code": f"a level for each dimension, {each}",
             "composition": f"transform, {rotation if spec.reflections else 'no rotation'}, {spec.states} states",
             "tables": f"{spec.frequencies:,} frequencies of levels, in {spec.contexts} contexts",
+            **({"centroids": f"{spec.centroids:,}, {spec.centroid_bits} bits a number"} if spec.centroids else {}),
         }
     scale = f", {spec.scale_bits} bits of scale" if spec.scale_bits else ""
     groups = f" of {spec.groups} groups" if spec.composition == "grouped" else ""

@@ -30,6 +30,7 @@ class TransformModule(CodecModule):
     contexts: Tensor
     shifts: Tensor
     sides: Tensor
+    centroids: Tensor | None
     rotation: Tensor | None
 
     def __init__(
@@ -58,6 +59,8 @@ class TransformModule(CodecModule):
         contexts = torch.zeros(spec.classes, spec.embedding_dim, dtype=torch.uint8, device=device)
         self.register_buffer("contexts", contexts)
         square = (spec.embedding_dim, spec.embedding_dim)
+        shape = (spec.centroids, spec.embedding_dim)
+        self.register_buffer("centroids", torch.zeros(shape, device=device) if spec.centroids else None)
         self.register_buffer("rotation", torch.zeros(square, device=device) if spec.reflections else None)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -76,7 +79,7 @@ class TransformModule(CodecModule):
         """(n, columns) codes to (n, d) vectors."""
         codes = codes.long()
         values, classes, sides = codes[:, : self.spec.code_length], codes[:, -2], codes[:, -1]
-        state = codes[:, self.spec.code_length] if self.spec.rows_per_block > 1 else torch.zeros_like(classes)
+        state = codes[:, -3] if self.spec.rows_per_block > 1 else torch.zeros_like(classes)
         quantizer = self._quantizers(values, state)
         contexts = self.contexts[classes].long()
         size = (values + 1).bitwise_right_shift(1)  # of the level
@@ -84,6 +87,8 @@ class TransformModule(CodecModule):
         lies = torch.where(size > 0, lies, torch.zeros_like(lies))
         found = torch.where(values.bitwise_and(1) == 1, lies, -lies) + self._beside_levels(sides, contexts)
         found = found * self.steps[classes][:, None]
+        if self.centroids is not None:
+            found = found + self.centroids[codes[:, self.spec.code_length]]
         return (found if self.rotation is None else found @ self.rotation.t()) + self.mean
 
     def _quantizers(self, values: Tensor, state: Tensor) -> Tensor:
@@ -123,6 +128,8 @@ class TransformModule(CodecModule):
             "shifts": codec.tables.shift_of,
             "sides": codec.side_of,
         }
+        if codec.centroids is not None:
+            found["centroids"] = codec.centroids.vectors
         if codec.rotation is not None:
             found["rotation"] = codec.rotation
         for name, value in found.items():

@@ -130,6 +130,47 @@ def _advanced(
 
 
 @part
+def _read_number(reader: Reader, held: Array, last: Number, ends: Array, numbers: Array, place: Number) -> Reader:
+    """The reader after the number of a centroid, which is written."""
+    code, span, at, state, wrong = reader
+    unit = span >> PRECISION
+    key: Number = np.int64(np.uint32(code) // np.uint32(unit))
+    wrong |= NO_VALUE if key >= _TOTAL else 0
+    key = min(key, _TOTAL - 1)
+    low, high = np.int64(0), np.int64(len(ends) - 1)
+    while low < high:
+        middle = (low + high) >> 1
+        if np.int64(ends[U(middle)]) > key:
+            high = middle
+        else:
+            low = middle + 1
+    begin = np.int64(ends[U(low - 1)]) if low else np.int64(0)
+    code -= begin * unit
+    span = (np.int64(ends[U(low)]) - begin) * unit
+    bits = 8 * (np.int64(span < _LEAST) + np.int64(span < _SMALL))
+    code = code << bits | _pair(held, at) >> (16 - bits)
+    span <<= bits
+    numbers[U(place)] = low
+    return code, span, min(at + (bits >> 3), last), state, wrong
+
+
+@part
+def _put_numbers(
+    numbers: Array, start: Number, count: Number, own: Array, into: Array, found: Array, levels: Number
+) -> None:
+    """The centroids of up to four blocks of `levels` coordinates, from number `start` on, are written or added."""
+    rows = len(numbers) // ROWS_TOGETHER
+    dim = levels // max(1, rows)
+    for place in range(min(ROWS_TOGETHER, count - start) * rows):
+        number = numbers[U(place)]
+        if not found.size:
+            into[U(start * rows + place)] = number
+        else:
+            for i in range(dim):
+                found[U(start * levels + place * dim + i)] += own[U(number * dim + i)]
+
+
+@part
 def _read_sides(held: Array, reader: Reader, last: Number, left: Number, most: Number) -> tuple[Number, Number, Number]:
     """How many sides a row tells that ends so many bits after the reader, these as bits, and what is wrong with it."""
     code, span, at, _, wrong = reader
@@ -175,68 +216,82 @@ def _finished(
     return wrong
 
 
+@part
+def _load(
+    packed: Array, row: Number, several: Number, held: Array, at: Number, own: Array, codes: Array, lane: Number
+) -> None:
+    """The class and the bytes of a row, and the number that it begins with."""
+    if several:
+        own[U(lane)] = packed[U(row), U(0)]
+    for place in range(packed.shape[1] - several):
+        held[U(at + place)] = packed[U(row), U(several + place)]
+    codes[U(lane)] = _pair(held, at) << 16 | _pair(held, at + 2)
+
+
 @kernel
 def read_rows(
     packed: Array,
     codec: tuple[Array, ...],
     tables: tuple[Array, ...],
+    centroids: tuple[Array, Array],
     limits: Array,
-    values: Array,
-    sides: Array,
+    codes_of: tuple[Array, Array, Array],
     found: Array,
 ) -> Number:
-    """Code values and sides of rows, or their coordinates.
+    """Code values, centroids and sides of rows, or their coordinates.
 
     Args:
         packed: (n, row bytes) uint8; rows begin with their class where there are several.
-        codec: contexts (classes, d), lengths (classes,), following states (states · 2,), steps (classes,), distances of
-            sides (T,).
+        codec: contexts (classes, d), lengths (classes,), following states (states · 2,), steps (classes,), sides (T,).
         tables: see `ReadingTables`.
-        limits: most bits of an excess, most sides, K.
-        values: (n · d,) takes the code values; empty where coordinates are wanted.
-        sides: (n,) takes the sides, or empty.
+        centroids: (C,) uint32 where the frequencies of each end, and (C · d,) their coordinates; both may be empty.
+        limits: most bits of an excess, most sides, K, rows of a block.
+        codes_of: (n · d,) takes code values, (n · rows,) numbers of centroids, (n,) sides; empty for coordinates.
         found: (n · d,) float32 takes the coordinates; empty where code values are wanted.
 
     Returns:
         0, or what is wrong with a row.
     """
-    packed, limits = view_of(packed), view_of(limits)
-    values, sides, found = view_of(values), view_of(sides), view_of(found)
+    packed, limits, found = view_of(packed), view_of(limits), view_of(found)
+    values, into, sides = view_of(codes_of[0]), view_of(codes_of[1]), view_of(codes_of[2])
     codec = (view_of(codec[0]), view_of(codec[1]), view_of(codec[2]), view_of(codec[3]), view_of(codec[4]))
     tables = (view_of(tables[0]), view_of(tables[1]), view_of(tables[2]), view_of(tables[3]), view_of(tables[4]))
+    ends, points = view_of(centroids[0]), view_of(centroids[1])
     contexts, lengths, following, _, _ = codec
-    count, dim, several = len(packed), contexts.shape[1], np.int64(len(lengths) > 1)
-    width = packed.shape[1] - several
-    size = width + _BYTES_AFTER
+    count, levels, several = len(packed), contexts.shape[1], np.int64(len(lengths) > 1)
+    rows, dim, named = limits[3], levels // limits[3], (limits[3] if len(ends) else 0)
+    size = packed.shape[1] - several + _BYTES_AFTER
     own_held, own_classes = np.zeros(ROWS_TOGETHER * size, np.uint8), np.zeros(ROWS_TOGETHER, np.int64)
-    own_codes = np.empty(ROWS_TOGETHER, np.int64)
-    held, own, codes, flat = view_of(own_held), view_of(own_classes), view_of(own_codes), view_of(contexts.reshape(-1))
-    whole, zero, wrong = np.int64(1 << 32), np.int64(0), np.int64(0)
+    own_codes, own_numbers = np.empty(ROWS_TOGETHER, np.int64), np.zeros(ROWS_TOGETHER * named, np.int64)
+    held, own, codes, numbers = view_of(own_held), view_of(own_classes), view_of(own_codes), view_of(own_numbers)
+    flat, whole, zero, wrong = view_of(contexts.reshape(-1)), np.int64(1 << 32), np.int64(0), np.int64(0)
     for start in range(0, count, ROWS_TOGETHER):
         for lane in range(ROWS_TOGETHER):  # after the last row that one is read again
-            row, at = min(start + lane, count - 1), lane * size
-            if several:
-                own[U(lane)] = packed[U(row), U(0)]
-                if own[U(lane)] >= len(lengths):
-                    return NO_CLASS
-            for place in range(width):
-                held[U(at + place)] = packed[U(row), U(several + place)]
-            codes[U(lane)] = _pair(held, at) << 16 | _pair(held, at + 2)
+            _load(packed, min(start + lane, count - 1), several, held, lane * size, own, codes, lane)
+            if own[U(lane)] >= len(lengths):
+                return NO_CLASS
         a = (codes[U(0)], whole, zero + _AHEAD, zero, zero)
         b = (codes[U(1)], whole, size + _AHEAD, zero, zero)
         c = (codes[U(2)], whole, 2 * size + _AHEAD, zero, zero)
         d = (codes[U(3)], whole, 3 * size + _AHEAD, zero, zero)
-        own_a, own_b, own_c, own_d = own[U(0)] * dim, own[U(1)] * dim, own[U(2)] * dim, own[U(3)] * dim
+        own_a, own_b, own_c, own_d = (own[U(0)] * levels, own[U(1)] * levels, own[U(2)] * levels, own[U(3)] * levels)
         row_b, row_c, row_d = min(start + 1, count - 1), min(start + 2, count - 1), min(start + 3, count - 1)
-        for i in range(dim):
-            context = np.int64(flat[U(own_a + i)])
-            a = _advanced(a, held, size - 2, context, following, tables, limits, values, found, start * dim + i)
-            context = np.int64(flat[U(own_b + i)])
-            b = _advanced(b, held, 2 * size - 2, context, following, tables, limits, values, found, row_b * dim + i)
-            context = np.int64(flat[U(own_c + i)])
-            c = _advanced(c, held, 3 * size - 2, context, following, tables, limits, values, found, row_c * dim + i)
-            context = np.int64(flat[U(own_d + i)])
-            d = _advanced(d, held, 4 * size - 2, context, following, tables, limits, values, found, row_d * dim + i)
+        row_b, row_c, row_d = row_b * levels, row_c * levels, row_d * levels
+        for place in range(rows):
+            if named:
+                a = _read_number(a, held, size - 2, ends, numbers, place)
+                b = _read_number(b, held, 2 * size - 2, ends, numbers, rows + place)
+                c = _read_number(c, held, 3 * size - 2, ends, numbers, 2 * rows + place)
+                d = _read_number(d, held, 4 * size - 2, ends, numbers, 3 * rows + place)
+            for i in range(place * dim, place * dim + dim):
+                context = np.int64(flat[U(own_a + i)])
+                a = _advanced(a, held, size - 2, context, following, tables, limits, values, found, start * levels + i)
+                context = np.int64(flat[U(own_b + i)])
+                b = _advanced(b, held, 2 * size - 2, context, following, tables, limits, values, found, row_b + i)
+                context = np.int64(flat[U(own_c + i)])
+                c = _advanced(c, held, 3 * size - 2, context, following, tables, limits, values, found, row_c + i)
+                context = np.int64(flat[U(own_d + i)])
+                d = _advanced(d, held, 4 * size - 2, context, following, tables, limits, values, found, row_d + i)
         wrong |= _finished(a, held, 0, size, own[U(0)], codec, limits, sides, found, start)
         if start + 1 < count:
             wrong |= _finished(b, held, 1, size, own[U(1)], codec, limits, sides, found, start + 1)
@@ -244,8 +299,8 @@ def read_rows(
             wrong |= _finished(c, held, 2, size, own[U(2)], codec, limits, sides, found, start + 2)
         if start + 3 < count:
             wrong |= _finished(d, held, 3, size, own[U(3)], codec, limits, sides, found, start + 3)
+        _put_numbers(numbers, start, count, points, into, found, levels)
         if wrong:
             break
-    return (
-        wrong if own_held.size and own_classes.size and own_codes.size else 0
-    )  # numba frees arrays after their last use
+    is_held = own_held.size and own_classes.size and own_codes.size and own_numbers.size >= 0
+    return wrong if is_held else 0  # numba frees arrays after their last use

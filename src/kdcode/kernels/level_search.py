@@ -129,20 +129,27 @@ def _first_place(sizes: Array, contexts: Array, lengths: Array, allowed: Array, 
 
 @kernel
 def search_rows(
-    coordinates: Array, trades: Array, codec: tuple[Array, ...], settings: Array, levels: Array, classes: Array
+    coordinates: Array,
+    trades: Array,
+    spent: Array,
+    codec: tuple[Array, ...],
+    settings: Array,
+    levels: Array,
+    classes: Array,
 ) -> None:
     """Levels and classes of (n, d) coordinates in steps.
 
     Args:
         coordinates: float32.
         trades: (n,) λ of rows, float32.
+        spent: (n,) bits of rows that are not for levels, float32.
         codec: contexts (classes, d), lengths (classes,), allowed classes, bits, shifts, arrivals (see `_walk`).
         settings: margin, what a bit for sides is worth, by how much λ is raised, how often at most.
         levels: (n, d) takes the levels with their signs.
         classes: (n,) takes the classes.
     """
     contexts, lengths, allowed, bits, shifts, arrivals = codec
-    margin, worth, wider = settings[0], F(settings[1]), F(settings[2])
+    worth, wider = F(settings[1]), F(settings[2])
     dim, states, longest = coordinates.shape[1], len(arrivals) // 4, len(allowed) - 1
     sizes, ends, spare, best = np.empty(dim, F), np.empty(3 * states, F), np.empty(3 * states, F), np.empty(12, F)
     four, chosen = np.empty(4 * dim, np.int32), np.empty(dim * states, np.uint8)
@@ -153,7 +160,7 @@ def search_rows(
     for row in range(len(coordinates)):
         for i in range(dim):
             sizes[i] = abs(coordinates[row, i])
-        trade, is_shorter = trades[row], False
+        trade, is_shorter, margin = trades[row], False, settings[0] + spent[row]
         place = _first_place(sizes, contexts, lengths, allowed, bits, margin)
         classes[row] = allowed[longest]
         for i in range(dim):

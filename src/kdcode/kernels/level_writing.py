@@ -92,6 +92,7 @@ def _finish(written: Array, row: int, held: Array) -> None:
 @kernel
 def write_levels(
     values: Array,
+    numbers: Array,
     classes: Array,
     sides: Array,
     codec: tuple[Array, ...],
@@ -104,21 +105,26 @@ def write_levels(
 
     Args:
         values: of rows.
+        numbers: (n, rows of a block) of centroids, or (n, 0).
         classes: of rows.
         sides: (n,) 0 where none are to be written.
         codec: contexts (classes, d), lengths (classes,), following states.
-        tables: first, starts, sizes of `LevelTables`.
+        tables: first, starts, sizes of `LevelTables`, and starts and sizes of centroids.
         limits: precision, most sides.
         written: takes the bytes.
         room: takes how many sides each row has room for; below 0 where it is too long.
     """
     contexts, lengths, following = codec
-    first, starts, sizes = tables
+    first, starts, sizes, number_starts, number_sizes = tables
+    dim = values.shape[1] // max(1, numbers.shape[1])
     held = np.empty(3, np.int64)
     for row in range(len(values)):
         own, state = contexts[classes[row]], 0
         held[0], held[1], held[2] = 0, _WHOLE, 0
         for i in range(values.shape[1]):
+            if numbers.shape[1] and i % dim == 0:
+                number, unit = numbers[row, i // dim], held[1] >> limits[0]
+                _narrow(written, row, held, number_starts[number] * unit, number_sizes[number] * unit)
             value = values[row, i]
             table = 2 * own[i] + (state & 1)
             end = first[table + 1] - first[table] - 1

@@ -26,6 +26,10 @@ CODECS = [
     transform_codec(7, rows_per_block=4),
     transform_codec(2, plain=True, rows_per_block=16),
     transform_codec(20, rows_per_block=3),
+    transform_codec(7, centroids=5),
+    transform_codec(20, plain=True, centroids=1),
+    transform_codec(7, rows_per_block=4, centroids=300),
+    transform_codec(2, plain=True, rows_per_block=16, centroids=2),
 ]
 
 
@@ -33,6 +37,12 @@ def vectors_of(codec, count=300, seed=0):
     random = np.random.default_rng(seed)
     shape = (count, codec.spec.embedding_dim)
     return (random.normal(size=shape) * random.choice([0.1, 0.5, 2], size=(count, 1))).astype(np.float32)
+
+
+def coordinates_of(codec, values, numbers, sides, classes):
+    """(m, rows · d) coordinates of whole blocks, times the step."""
+    found = codec.coder.coordinates(values, classes, sides) * codec.stored["steps"][classes][:, None]
+    return found if codec.centroids is None else found + codec.centroids.vectors[numbers].reshape(found.shape)
 
 
 @pytest.mark.usefixtures("lookup_path")
@@ -71,26 +81,27 @@ def test_compiled_code_gives_what_numpy_gives(codec):
         codes = codec.encode(vectors)
         packed = codec.pack(codes)
         unpacked = codec.unpack(packed)
-        blocks = codec.spec.row_blocks.block_codes(codes)
-        blocks = blocks._replace(sides=codec.coder.read(codec.blocks_of(packed)[0])[1])  # those of the last one too
-        coordinates = codec._coordinates_of(*blocks)
+        bytes_of_blocks = codec.blocks_of(packed)[0]
+        blocks = codec.coder.read(bytes_of_blocks)  # values, numbers and sides, those of the last one too
+        coordinates = coordinates_of(codec, *blocks, codec.spec.row_blocks.block_codes(codes).classes)
     with compiled.using("1"):
         np.testing.assert_array_equal(codec.pack(codes), packed)
         np.testing.assert_array_equal(codec.unpack(packed), unpacked)
         np.testing.assert_array_equal(codec.decode_packed(packed), codec.decode(codes))
-        bytes_of_blocks = codec.blocks_of(packed)[0]
         np.testing.assert_array_equal(codec.compiled.decode(bytes_of_blocks), coordinates)  # to the last bit
         for count in (1, 2, 3, 4, 5, 7):
             np.testing.assert_array_equal(codec.compiled.decode(bytes_of_blocks[:count]), coordinates[:count])
-            np.testing.assert_array_equal(codec.compiled.read(bytes_of_blocks[:count])[0], blocks.values[:count])
+            for one, other in zip(codec.compiled.read(bytes_of_blocks[:count]), blocks, strict=True):
+                np.testing.assert_array_equal(one, other[:count])
 
 
 @pytest.mark.usefixtures("lookup_path")
-def test_a_vector_is_what_its_levels_say():
+@pytest.mark.parametrize("centroids", [0, 5])
+def test_a_vector_is_what_its_levels_say(centroids):
     """Coordinate by coordinate, as docs/format.md has it."""
-    codec = transform_codec(7)
+    codec = transform_codec(7, centroids=centroids)
     codes = codes_of(codec, 50)
-    quantizers = states_before(codes[:, :-2], 8) & 1
+    quantizers = states_before(codes[:, :7], 8) & 1
     for code, quantizer, vector in zip(codes, quantizers, codec.decode(codes), strict=True):
         own, known = int(code[-2]), bin(int(code[-1]))[3:]
         expected = np.zeros(7)
@@ -105,6 +116,10 @@ def test_a_vector_is_what_its_levels_say():
             if i < len(known):
                 expected[i] += (1 if known[i] == "1" else -1) * int(codec.stored["sides"][context]) / 128
         expected *= codec.stored["steps"][own]
+        if centroids:
+            packed, scales = (codec.stored[name] for name in ("centroids", "centroid_scales"))
+            bits = int.from_bytes(packed[code[7]].tobytes(), "little")
+            expected += [((bits >> 5 * i) % 32 - 16) * float(scales[i]) for i in range(7)]
         np.testing.assert_allclose(vector, expected @ codec.rotation.T + codec.stored["mean"], atol=1e-5)
 
 
@@ -143,11 +158,12 @@ def test_one_vector_and_many():
 
 
 @pytest.mark.usefixtures("lookup_path")
+@pytest.mark.parametrize("centroids", [0, 5])
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("value", [0.0, 1e-30, 1e5, 1e30, -1e30, 3e38])
-def test_vectors_of_any_size_have_codes(plain, value):
+def test_vectors_of_any_size_have_codes(plain, centroids, value):
     """What lies beyond the largest level takes it; nothing overflows on the way."""
-    codec = transform_codec(7, plain=plain)
+    codec = transform_codec(7, plain=plain, centroids=centroids)
     vectors = np.full((3, 7), value, dtype=np.float32)
     vectors[1, ::2] *= -1
     with np.errstate(all="raise"):
@@ -157,9 +173,10 @@ def test_vectors_of_any_size_have_codes(plain, value):
 
 
 @pytest.mark.usefixtures("lookup_path")
+@pytest.mark.parametrize("centroids", [0, 5])
 @pytest.mark.parametrize("factor", [1e-37, 1e-20, 1e20, 1e36])
-def test_tables_of_tiny_and_huge_vectors(factor):
-    codec = transform_codec(7)
+def test_tables_of_tiny_and_huge_vectors(factor, centroids):
+    codec = transform_codec(7, centroids=centroids)
     scaled = codec.scaled(factor)
     vectors = vectors_of(codec)
     wanted = (vectors.astype(np.float64) * factor).astype(np.float32)
@@ -197,14 +214,17 @@ def test_weights_choose_the_step():
 
 
 @pytest.mark.usefixtures("lookup_path")
-def test_codes_that_do_not_fit_are_refused():
-    codec = transform_codec(7)
+@pytest.mark.parametrize("centroids", [0, 5])
+def test_codes_that_do_not_fit_are_refused(centroids):
+    codec = transform_codec(7, centroids=centroids)
     codes = codes_of(codec, 20)
     longer = codes.copy()
     longer[4, -1] = longer[4, -1] << 1 if codes[4, -1] < 1 << 6 else 1
     with pytest.raises(OptionError, match=r"codes: row 4 has \d sides, and the \d+ bytes of its class have room for"):
         codec.pack(longer)
+    of_centroids = ((7, 5, r"codes: expected values in \[0, 5\)"), (7, -1, r"codes: expected values in \[0, 5\)"))
     for column, value, message in (
+        *of_centroids[:centroids],
         (0, 200, r"codes: expected values in \[0, 200\)"),
         (0, -1, r"codes: expected values in \[0, 200\)"),
         (-2, 6, r"codes: expected values in \[0, 6\)"),
@@ -215,7 +235,7 @@ def test_codes_that_do_not_fit_are_refused():
         wrong[0, column] = value
         with pytest.raises(OptionError, match=message):
             codec.pack(wrong)
-    with pytest.raises(OptionError, match=r"codes: expected integers of shape \(rows, 9\)"):
+    with pytest.raises(OptionError, match=rf"codes: expected integers of shape \(rows, {codes.shape[1]}\)"):
         codec.pack(codes[:, :-1])
 
 

@@ -14,6 +14,7 @@ from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.codec import CodeArray, Codec, Search
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform.block_encoding import BlockEncoder
+from kdcode.codec.transform.centroids import Centroids
 from kdcode.codec.transform.compiled_levels import CompiledLevels
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.range_coder import bit_lengths
@@ -39,10 +40,11 @@ class Transform(TransformRows, Codec):
     """Transform codes.
 
     A vector is `mean + y Rᵀ`, where R is a product of reflections and y_i the step of the row's class times what level
-    i stands for. A code has d columns, the levels as code values (0, 1, 2, 3, 4 for 0, 1, -1, 2, -2), then the class of
-    the row, and the sides of its first coordinates: a one, and for each coordinate whether it lies above its level.
-    Where several rows make a block, they share a class, and before it there is a column for the state of the trellis
-    (see `RowBlocks`). The tensors are, beside `mean`, `steps` and the `reflections`:
+    i stands for, plus that coordinate of the row's centroid where there are centroids. A code has d columns, the levels
+    as code values (0, 1, 2, 3, 4 for 0, 1, -1, 2, -2), the number of the centroid, if any, then the class of the row,
+    and the sides of its first coordinates: a one, and for each coordinate whether it lies above its level. Where
+    several rows make a block, they share a class, and before it there is a column for the state of the trellis (see
+    `RowBlocks`). The tensors are, beside `mean`, `steps`, the `reflections` and those of `Centroids`:
 
         coordinate_contexts, class_contexts   the context of coordinate i in a row of class c is the sum of both, kept
                                               within those that there are
@@ -65,12 +67,21 @@ class Transform(TransformRows, Codec):
         most = int(self.tables.magnitudes.max()) * 2 + 2
         if most > self.spec.codebook_size:
             raise OptionError(f"magnitudes: {most} values in a table, K={self.spec.codebook_size} are allowed")
+        _ = self.centroids  # which are checked, too
 
     @cached_property
     def tables(self) -> LevelTables:
         """The tables of levels."""
         magnitudes, frequencies, shifts = (self.stored[name] for name in ("magnitudes", "frequencies", "shifts"))
         return LevelTables(magnitudes, frequencies, shifts, self.spec.signs)
+
+    @cached_property
+    def centroids(self) -> Centroids | None:
+        """What rows are measured from; None where that is the mean alone."""
+        if not self.spec.centroids:
+            return None
+        packed, scales = self.stored["centroids"], self.stored["centroid_scales"]
+        return Centroids(packed, scales, self.stored["centroid_frequencies"], self.spec.centroid_bits)
 
     @cached_property
     def contexts(self) -> npt.NDArray[np.int64]:
@@ -95,7 +106,8 @@ class Transform(TransformRows, Codec):
         bits = self.tables.costs((self.spec.codebook_size - 1) // 2)  # both signs of a magnitude are values below K
         costs = LevelCosts(bits, self.tables.shift_of, self.spec.states)
         margin = margin_of(self.spec.block_levels)
-        return RowProblem(self.tables, costs, self.contexts, self.coder.lengths, trade, margin)
+        numbers = None if self.centroids is None else self.centroids.costs
+        return RowProblem(self.tables, costs, self.contexts, self.coder.lengths, trade, margin, numbers)
 
     @cached_property
     def compiled(self) -> CompiledLevels:
@@ -107,7 +119,7 @@ class Transform(TransformRows, Codec):
         """What turns codes into rows and back."""
         spec, lengths = self.spec, np.array(self.spec.lengths, dtype=np.int64)
         own = (self.stored["steps"], self.side_of, spec.states, spec.most_block_sides, spec.codebook_size)
-        return RowCoder(self.tables, self.contexts, lengths, *own)
+        return RowCoder(self.tables, self.contexts, lengths, *own, spec.rows_per_block, self.centroids)
 
     @classmethod
     def from_weights(cls, spec: Any, weights: Any) -> Self:  # noqa: ANN401 - not used
@@ -122,7 +134,8 @@ class Transform(TransformRows, Codec):
         """The codec whose vectors are `factor` times as long."""
         search = self.stored["search"].copy()
         search[1] *= np.float32(factor)
-        changed = {name: (self.stored[name] * np.float64(factor)).astype(np.float32) for name in ("mean", "steps")}
+        names = self.spec.weight_shapes()
+        changed = {name: (self.stored[name] * np.float64(factor)).astype(np.float32) for name in names}
         return replace(self, stored={**self.stored, **changed, "search": search})
 
     def pack(self, codes: IntArray) -> npt.NDArray[np.uint8]:
@@ -145,12 +158,13 @@ class Transform(TransformRows, Codec):
     def _packed(self, codes: IntArray, start: int) -> npt.NDArray[np.uint8]:
         """(n, row bytes) packed rows of a few codes, of rows from number `start` on."""
         spec = self.spec
-        values, classes, sides = spec.row_blocks.block_codes(codes)
+        values, numbers, classes, sides = spec.row_blocks.block_codes(codes)
         left = -len(codes) % spec.rows_per_block  # rows that the last block has not
         if left:
-            room = self.encoder.written(values[-1:], classes[-1:])[1]
+            room = self.encoder.written(values[-1:], numbers[-1:], classes[-1:])[1]
             sides[-1] <<= max(0, int(room[0]) - (spec.rows_per_block - left) * spec.embedding_dim)
-        written, room = self.compiled.write(values, classes, sides) or self.coder.write(values, classes, sides)
+        parts = (values, numbers, classes, sides)
+        written, room = self.compiled.write(*parts) or self.coder.write(*parts)
         wrong = room != bit_lengths(sides) - 1
         if wrong.any():
             block = int(wrong.argmax())
@@ -179,9 +193,10 @@ class Transform(TransformRows, Codec):
         for start in range(0, len(packed), at_once):
             some = slice(start, start + at_once)
             blocks, numbers, places = self.blocks_of(packed[some])
-            values, sides = self.compiled.read(blocks) or self.coder.read(blocks)
+            values, centroids, sides = self.compiled.read(blocks) or self.coder.read(blocks)
             classes = blocks[:, 0].astype(np.int64) if self.spec.classes > 1 else np.zeros(len(blocks), dtype=np.int64)
-            codes[some] = self.spec.row_blocks.row_codes(BlockCodes(values, classes, sides), numbers, places)
+            found = BlockCodes(values, centroids, classes, sides)
+            codes[some] = self.spec.row_blocks.row_codes(found, numbers, places)
         return codes
 
     def check_codes(self, codes: IntArray) -> None:
@@ -189,10 +204,11 @@ class Transform(TransformRows, Codec):
         columns = len(self.spec.widths)
         if codes.ndim != 2 or codes.shape[1] != columns or codes.dtype.kind not in "iu":
             raise OptionError(f"codes: expected integers of shape (rows, {columns}), got {codes.dtype} {codes.shape}")
-        dim = self.spec.embedding_dim
+        dim, numbered = self.spec.embedding_dim, self.spec.centroids > 0
         limits = (
             (codes[:, :dim], 0, self.spec.codebook_size),
-            (codes[:, dim:-2], 0, self.spec.states),
+            (codes[:, dim : dim + numbered], 0, self.spec.centroids),
+            (codes[:, dim + numbered : -2], 0, self.spec.states),
             (codes[:, -2], 0, self.spec.classes),
             (codes[:, -1], 1, self.spec.sides_end),
         )
@@ -206,15 +222,13 @@ class Transform(TransformRows, Codec):
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes to (n, d) vectors of type `dtype`."""
         whole, dim = np.asarray(codes, dtype=np.int64), self.spec.embedding_dim
-        states = whole[:, dim] if self.spec.rows_per_block > 1 else None
-        return self._rotated(self._coordinates_of(whole[:, :dim], whole[:, -2], whole[:, -1], states))
-
-    def _coordinates_of(
-        self, values: CodeArray, classes: CodeArray, sides: CodeArray, states: CodeArray | None = None
-    ) -> FloatArray:
-        """(n, d) coordinates of codes of rows, or of blocks, times the step."""
-        found = self.coder.coordinates(values, classes, sides, states).astype(self.dtype)
-        return np.asarray(found * self.stored["steps"][classes][:, None].astype(self.dtype))
+        states = whole[:, -3] if self.spec.rows_per_block > 1 else None
+        classes = whole[:, -2]
+        found = self.coder.coordinates(whole[:, :dim], classes, whole[:, -1], states).astype(self.dtype)
+        found *= self.stored["steps"][classes][:, None].astype(self.dtype)
+        if self.centroids is not None:
+            found += self.centroids.vectors[whole[:, dim]].astype(self.dtype)
+        return self._rotated(found)
 
     @cached_property
     def side_of(self) -> FloatArray:
@@ -275,7 +289,12 @@ class Transform(TransformRows, Codec):
         return codes.reshape(*array.shape[:-1], codes.shape[1])
 
     def encode_weighted(
-        self, vectors: FloatArray, weights: DoubleArray | None, trade: float = 1.0, longest: int | None = None
+        self,
+        vectors: FloatArray,
+        weights: DoubleArray | None,
+        trade: float = 1.0,
+        longest: int | None = None,
+        numbers: IntArray | None = None,
     ) -> CodeArray:
         """(n, columns) codes of (n, d) vectors whose squared errors count by (n,) weights, 1 where left out.
 
@@ -284,14 +303,17 @@ class Transform(TransformRows, Codec):
             weights: positive; 1 is that of an average row of the table that the codec was made for.
             trade: what λ is multiplied by: more makes rows shorter.
             longest: bytes that blocks take at most, or as few as there are; any number if None.
+            numbers: (n,) of the centroids that rows are measured from; those that are nearest if None.
         """
-        return self.encoder.encode(vectors, weights, trade, longest)
+        own = None if numbers is None else numbers.astype(np.int64)
+        return self.encoder.encode(vectors, weights, trade, longest, own)
 
     @cached_property
     def encoder(self) -> BlockEncoder:
         """What finds codes of vectors."""
         parts = (self.spec.row_blocks, self.problem, self.coder, self.compiled)
-        return BlockEncoder(*parts, nominal=float(self.stored["search"][1]), coordinates=self.coordinates)
+        nominal = float(self.stored["search"][1])
+        return BlockEncoder(*parts, nominal=nominal, coordinates=self.coordinates, centroids=self.centroids)
 
     def score_tables(self, queries: DoubleArray) -> None:
         """None: what a level stands for depends on those before it."""
@@ -299,7 +321,8 @@ class Transform(TransformRows, Codec):
 
     def _reach(self) -> float:
         most = self.spec.codebook_size * float(self.stored["steps"].max()) * self.spec.embedding_dim
-        return most + float(np.abs(self.stored["mean"]).max())
+        of_centroids = 0.0 if self.centroids is None else self.centroids.largest * self.spec.embedding_dim
+        return most + of_centroids + float(np.abs(self.stored["mean"]).max())
 
     def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
         return self.encode_weighted(vectors, None)[:, : self.spec.code_length]

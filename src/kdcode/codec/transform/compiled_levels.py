@@ -77,8 +77,22 @@ class CompiledLevels:
             self.coder.side_of,
         )
 
-    def read(self, packed: npt.NDArray[np.uint8]) -> tuple[Values, Values] | None:
-        """(n, d) code values and (n,) sides of (n, row bytes) packed rows.
+    @cached_property
+    def _centroids(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Where the frequencies of each centroid end, and the coordinates of all; empty where there are none."""
+        if self.coder.centroids is None:
+            return np.empty(0, dtype=np.uint32), _NO_FLOATS
+        own = self.coder.centroids
+        return (own.starts + own.sizes).astype(np.uint32), own.vectors.reshape(-1)
+
+    @cached_property
+    def _number_table(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The starts and sizes of the frequencies of centroids."""
+        own = self.coder.centroids
+        return (_NO_VALUES, _NO_VALUES) if own is None else (own.starts, own.sizes)
+
+    def read(self, packed: npt.NDArray[np.uint8]) -> tuple[Values, Values, Values] | None:
+        """(n, d) code values, (n, rows) numbers of centroids and (n,) sides of (n, row bytes) packed rows.
 
         Raises:
             StorageError: bytes that stand for no code.
@@ -87,9 +101,10 @@ class CompiledLevels:
         if compiled is None:
             return None
         values = np.empty((len(packed), self.coder.contexts.shape[1]), dtype=np.int64)
+        numbers = np.empty((len(packed), self.coder.numbers), dtype=np.int64)
         sides = np.empty(len(packed), dtype=np.int64)
-        self._read(compiled, packed, values.reshape(-1), sides, _NO_FLOATS)
-        return values, sides
+        self._read(compiled, packed, (values.reshape(-1), numbers.reshape(-1), sides), _NO_FLOATS)
+        return values, numbers, sides
 
     def is_used(self, rows: int) -> bool:
         """Whether so many rows are to be decoded by compiled code."""
@@ -103,16 +118,19 @@ class CompiledLevels:
         """
         compiled = kernels(len(packed))
         found = np.empty((len(packed), self.coder.contexts.shape[1]), dtype=np.float32)
-        self._read(compiled, packed, _NO_VALUES, _NO_VALUES, found.reshape(-1))
+        self._read(compiled, packed, (_NO_VALUES, _NO_VALUES, _NO_VALUES), found.reshape(-1))
         return found
 
     def _read(
-        self, compiled: Kernels, packed: npt.NDArray[np.uint8], values: Values, sides: Values, found: FloatArray
+        self,
+        compiled: Kernels,
+        packed: npt.NDArray[np.uint8],
+        codes: tuple[Values, Values, Values],
+        found: FloatArray,
     ) -> None:
-        limits = np.array([ESCAPE_BITS, self.coder.most_sides, self.coder.codebook_size])
-        wrong = compiled.read_rows(
-            np.ascontiguousarray(packed), self._read_codec, self._read_tables, limits, values, sides, found
-        )
+        limits = np.array([ESCAPE_BITS, self.coder.most_sides, self.coder.codebook_size, self.coder.rows])
+        known = (self._read_codec, self._read_tables, self._centroids, limits)
+        wrong = compiled.read_rows(np.ascontiguousarray(packed), *known, codes, found)
         if wrong:
             raise StorageError(self._complaint(compiled, wrong))
 
@@ -128,7 +146,7 @@ class CompiledLevels:
         return "codes: the levels of a row take more bytes than it has"
 
     def write(
-        self, values: Values, classes: Values, sides: Values | None
+        self, values: Values, numbers: Values, classes: Values, sides: Values | None
     ) -> tuple[npt.NDArray[np.uint8], Values] | None:
         """(n, bytes) rows, and (n,) for how many sides they have room."""
         compiled = kernels(len(values))
@@ -137,14 +155,14 @@ class CompiledLevels:
         written = np.zeros((len(values), int(self.coder.lengths.max()) + 8), dtype=np.uint8)
         room = np.empty(len(values), dtype=np.int64)
         sides = np.zeros(len(values), dtype=np.int64) if sides is None else np.ascontiguousarray(sides)
-        arrays = (np.ascontiguousarray(values), np.ascontiguousarray(classes), sides)
+        arrays = (*(np.ascontiguousarray(one) for one in (values, numbers, classes)), sides)
         codec = (self.coder.contexts, self.coder.lengths, self._following)
-        tables = (self.coder.tables.first, self.coder.tables.starts, self.coder.tables.sizes)
+        tables = (self.coder.tables.first, self.coder.tables.starts, self.coder.tables.sizes, *self._number_table)
         compiled.write_levels(*arrays, codec, tables, np.array([PRECISION, self.coder.most_sides]), written, room)
         return written, room
 
     def search(
-        self, coordinates: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
+        self, coordinates: FloatArray, trades: FloatArray, taken: FloatArray, allowed: IntArray, problem: RowProblem
     ) -> tuple[Values, Values] | None:
         """(n, d) levels and (n,) classes of coordinates in steps; as `search_rows`."""
         compiled = kernels(len(coordinates))
@@ -154,5 +172,5 @@ class CompiledLevels:
         costs = problem.costs
         codec = (problem.contexts, problem.lengths, allowed, costs.bits, costs.shifts, self._arrivals)
         settings = np.array([problem.margin, WORTH, WIDER, MOST_WIDER], dtype=np.float64)
-        compiled.search_rows(np.ascontiguousarray(coordinates), trades, codec, settings, levels, classes)
+        compiled.search_rows(np.ascontiguousarray(coordinates), trades, taken, codec, settings, levels, classes)
         return levels, classes

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from kdcode.codec.transform.centroids import Centroids
 from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, TOTAL, LevelTables
 from kdcode.errors import StorageError
 
@@ -39,7 +40,7 @@ class RangeReader:
         self._range = np.full(count, _WHOLE)
         self._code = self._bytes[:, :_AHEAD].astype(np.int64) @ (1 << np.array([24, 16, 8, 0]))
 
-    def read(self, tables: LevelTables, which: Numbers) -> Numbers:
+    def read(self, tables: LevelTables | Centroids, which: Numbers) -> Numbers:
         """(n,) code values, of the (n,) tables that they are coded with.
 
         Raises:
@@ -115,7 +116,7 @@ class RangeWriter:
         self._range = np.full(count, _WHOLE)
         self._last = most_bytes + _AHEAD
 
-    def write(self, tables: LevelTables, which: Numbers, values: Numbers) -> None:
+    def write(self, tables: LevelTables | Centroids, which: Numbers, values: Numbers) -> None:
         """Write (n,) code values with (n,) tables."""
         escapes = tables.escapes[which]
         at = tables.first[which] + np.minimum(values, escapes)

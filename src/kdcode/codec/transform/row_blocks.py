@@ -27,11 +27,13 @@ class BlockCodes(NamedTuple):
 
     Args:
         values: (m, rows · d) code values of all levels.
+        numbers: (m, rows) of the centroids of the rows; (m, 0) where there are none.
         classes: (m,) of the blocks.
         sides: (m,) of the first coordinates of each block: a one, and a bit for each.
     """
 
     values: Values
+    numbers: Values
     classes: Values
     sides: Values
 
@@ -44,11 +46,13 @@ class RowBlocks:
         rows: of a block.
         dim: d.
         states: of the trellis.
+        numbered: whether rows have centroids.
     """
 
     rows: int
     dim: int
     states: int
+    numbered: bool = False
 
     def count(self, rows: int) -> int:
         """How many blocks so many rows make."""
@@ -62,6 +66,14 @@ class RowBlocks:
         found[: len(rows)] = rows
         return found.reshape(-1, self.rows * self.dim)
 
+    def numbers_of(self, rows: Values) -> Values:
+        """(m, rows) numbers of centroids of (n, 1) rows, or (m, 0) of (n, 0); missing rows have the first."""
+        if not self.numbered:
+            return np.zeros((self.count(len(rows)), 0), dtype=np.int64)
+        found = np.zeros(self.count(len(rows)) * self.rows, dtype=np.int64)
+        found[: len(rows)] = rows[:, 0]
+        return found.reshape(-1, self.rows)
+
     def own(self, blocks: npt.NDArray[Any], numbers: IntArray, places: IntArray) -> npt.NDArray[Any]:
         """(n, d) what rows have in (m, rows · d) blocks, by (n,) numbers of blocks and places in them."""
         return np.asarray(blocks.reshape(len(blocks), self.rows, self.dim)[numbers, places])
@@ -69,14 +81,15 @@ class RowBlocks:
     def row_codes(self, blocks: BlockCodes, numbers: IntArray, places: IntArray) -> Values:
         """(n, columns) codes of the rows at (n,) places of blocks."""
         if self.rows == 1:
-            return np.column_stack([blocks.values, blocks.classes, blocks.sides])[numbers]
+            return np.column_stack([blocks.values, blocks.numbers, blocks.classes, blocks.sides])[numbers]
         before = states_before(blocks.values, self.states)[:, :: self.dim]
         known = (bit_lengths(blocks.sides) - 1)[numbers]
         own = np.clip(known - places * self.dim, 0, self.dim)
         after = np.maximum(known - places * self.dim - own, 0)
         sides = 1 << own | blocks.sides[numbers] >> after & (1 << own) - 1
         values = self.own(blocks.values, numbers, places)
-        return np.column_stack([values, before[numbers, places], blocks.classes[numbers], sides])
+        own_number = blocks.numbers[numbers, places][:, None] if self.numbered else blocks.numbers[numbers]
+        return np.column_stack([values, own_number, before[numbers, places], blocks.classes[numbers], sides])
 
     def block_codes(self, codes: IntArray) -> BlockCodes:
         """The codes of blocks, of (n, columns) codes of all their rows in order; undoes `row_codes`.
@@ -86,15 +99,16 @@ class RowBlocks:
         """
         whole: Values = np.asarray(codes, dtype=np.int64)
         values, classes, sides = self.joined(whole[:, : self.dim]), whole[:, -2], whole[:, -1]
+        numbers = self.numbers_of(whole[:, self.dim : self.dim + self.numbered])
         if self.rows == 1:
-            return BlockCodes(values, classes, sides)
+            return BlockCodes(values, numbers, classes, sides)
         first = np.arange(0, len(codes), self.rows)
         block = np.arange(len(codes)) // self.rows
         before = states_before(values, self.states)[:, :: self.dim].reshape(-1)[: len(codes)]
         known = bit_lengths(sides) - 1
         total = np.add.reduceat(known, first)
         wanted = np.clip(total[block] - np.arange(len(codes)) % self.rows * self.dim, 0, self.dim)
-        wrong = (classes != classes[first][block]) | (before != whole[:, self.dim]) | (known != wanted)
+        wrong = (classes != classes[first][block]) | (before != whole[:, -3]) | (known != wanted)
         if wrong.any():
             row = int(wrong.argmax())
             raise OptionError(
@@ -105,4 +119,4 @@ class RowBlocks:
         for place in range(min(self.rows, int(total.max(initial=0)))):  # a row for each side, at most
             rows = np.arange(place, len(codes), self.rows)
             joined[: len(rows)] = joined[: len(rows)] << known[rows] | sides[rows] & (1 << known[rows]) - 1
-        return BlockCodes(values, classes[first], joined)
+        return BlockCodes(values, numbers, classes[first], joined)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import FloatArray, IntArray
+from kdcode.codec.transform.centroids import Centroids
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.range_coder import RangeReader, RangeWriter, bit_lengths
 from kdcode.codec.transform.trellis import parity, signed, states_before, transitions
@@ -30,6 +31,8 @@ class RowCoder:
         states: of the trellis.
         most_sides: that a row has.
         codebook_size: K.
+        rows: of a block.
+        centroids: of rows, or None.
     """
 
     tables: LevelTables
@@ -40,13 +43,23 @@ class RowCoder:
     states: int
     most_sides: int
     codebook_size: int
+    rows: int = 1
+    centroids: Centroids | None = None
 
-    def write(self, values: Values, classes: Values, sides: Values | None) -> tuple[Bytes, Values]:
+    @property
+    def numbers(self) -> int:
+        """How many centroids a row names: as many as it has rows, or none."""
+        return 0 if self.centroids is None else self.rows
+
+    def write(self, values: Values, numbers: Values, classes: Values, sides: Values | None) -> tuple[Bytes, Values]:
         """(n, bytes) rows of (n, d) code values, and (n,) for how many sides they have room, below 0 if too long."""
         following, contexts = transitions(self.states), self.contexts[classes]
         writer = RangeWriter(len(values), int(self.lengths.max()))
         state = np.zeros(len(values), dtype=np.int64)
+        dim = values.shape[1] // self.rows
         for position in range(values.shape[1]):
+            if self.centroids is not None and position % dim == 0:
+                writer.write(self.centroids, np.zeros(len(values), dtype=np.int64), numbers[:, position // dim])
             writer.write(self.tables, 2 * contexts[:, position] + (state & 1), values[:, position])
             state = following[state, parity(values[:, position])]
         room = np.minimum(writer.capacity(self.lengths[classes]), self.most_sides)
@@ -54,8 +67,8 @@ class RowCoder:
             writer.write_bits(sides)
         return writer.finish(), room
 
-    def read(self, packed: Bytes) -> tuple[Values, Values]:
-        """(n, d) code values and (n,) sides of (n, row bytes) packed rows.
+    def read(self, packed: Bytes) -> tuple[Values, Values, Values]:
+        """(n, d) code values, (n, rows) numbers of centroids and (n,) sides of (n, row bytes) packed rows.
 
         Raises:
             StorageError: bytes that stand for no code.
@@ -64,8 +77,12 @@ class RowCoder:
         following, contexts = transitions(self.states), self.contexts[classes]
         reader = RangeReader(rows)
         values = np.empty(contexts.shape, dtype=np.int64)
+        numbers = np.empty((len(rows), self.numbers), dtype=np.int64)
+        dim = contexts.shape[1] // self.rows
         state = np.zeros(len(rows), dtype=np.int64)
         for position in range(contexts.shape[1]):
+            if self.centroids is not None and position % dim == 0:
+                numbers[:, position // dim] = reader.read(self.centroids, np.zeros(len(rows), dtype=np.int64))
             values[:, position] = reader.read(self.tables, 2 * contexts[:, position] + (state & 1))
             state = following[state, parity(values[:, position])]
         room = np.minimum(reader.capacity(self.lengths[classes]), self.most_sides)
@@ -73,7 +90,7 @@ class RowCoder:
             raise StorageError("codes: the levels of a row take more bytes than it has")
         if int(values.max(initial=0)) >= self.codebook_size:
             raise StorageError(f"codes: found a code value that is not below K={self.codebook_size}")
-        return values, reader.read_bits(room)
+        return values, numbers, reader.read_bits(room)
 
     def _parts(self, packed: Bytes) -> tuple[Bytes, Values]:
         """The bytes of rows, and their classes."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.arrays import FloatArray, IntArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.trellis import unsigned
 from kdcode.codec.transform.viterbi import FAR, LevelCosts, best_paths
@@ -43,6 +43,7 @@ class RowProblem:
         lengths: (classes,) bytes of a row.
         trade: λ of rows that count as usual, in squared steps for each bit.
         margin: bits that are kept free in every row.
+        number_costs: (C,) bits of the number of each centroid, or None.
     """
 
     tables: LevelTables
@@ -51,6 +52,13 @@ class RowProblem:
     lengths: IntArray
     trade: float
     margin: float
+    number_costs: DoubleArray | None = None
+
+    def taken(self, numbers: IntArray) -> FloatArray:
+        """(n,) bits that (n, rows) numbers of centroids take."""
+        if self.number_costs is None:
+            return np.zeros(len(numbers), dtype=np.float32)
+        return np.asarray(self.number_costs[numbers].sum(axis=1), dtype=np.float32)
 
 
 def margin_of(dim: int) -> float:
@@ -59,13 +67,14 @@ def margin_of(dim: int) -> float:
 
 
 def search_rows(
-    coordinates: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
+    coordinates: FloatArray, trades: FloatArray, taken: FloatArray, allowed: IntArray, problem: RowProblem
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Levels of (n, d) coordinates in steps.
 
     Args:
         coordinates: rotated, centred, divided by the step.
         trades: (n,) λ of rows, in squared steps for each bit.
+        taken: (n,) bits of rows that are not for levels.
         allowed: classes that rows may have, by length. Zeros must fit into the longest.
         problem: the codec.
 
@@ -78,12 +87,18 @@ def search_rows(
     at_once = max(1, _NUMBERS_AT_ONCE // dim)
     for start in range(0, count, at_once):
         some = slice(start, start + at_once)
-        found[some], classes[some] = _search_chunk(sizes[some], trades[some].astype(np.float32), allowed, problem)
+        own = (trades[some].astype(np.float32), taken[some])
+        found[some], classes[some] = _search_chunk(sizes[some], *own, allowed, problem)
     return found * signs, classes
 
 
 def fitting_rows(
-    steps: tuple[Search, Write], coordinates: FloatArray, trades: FloatArray, allowed: IntArray, problem: RowProblem
+    steps: tuple[Search, Write],
+    coordinates: FloatArray,
+    numbers: IntArray,
+    trades: FloatArray,
+    allowed: IntArray,
+    problem: RowProblem,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """(n, d) code values and (n,) classes of coordinates in steps, and (n,) for how many sides the rows have room.
 
@@ -92,6 +107,7 @@ def fitting_rows(
     Args:
         steps: what searches for levels, and what writes them.
         coordinates: as of `search_rows`, like all that follow.
+        numbers: (n, rows) of centroids, or (n, 0).
         trades: (n,) λ of rows.
         allowed: classes.
         problem: the codec.
@@ -100,31 +116,32 @@ def fitting_rows(
         OptionError: a row fits into no class, not even as zeros.
     """
     search, write = steps
-    levels, classes = search(coordinates, trades, allowed, problem)
+    levels, classes = search(coordinates, trades, problem.taken(numbers), allowed, problem)
     values = unsigned(levels)
-    room = write(values, classes)[1]
+    room = write(values, numbers, classes)[1]
     short = np.flatnonzero(room < 0)
     if len(short):
         if problem.margin > _MOST_MARGIN:
             raise OptionError(f"lengths: rows of {problem.lengths[allowed[-1]]} bytes are too short for any code")
         tighter = replace(problem, margin=problem.margin + 1)
-        again = fitting_rows(steps, coordinates[short], trades[short], allowed, tighter)
+        again = fitting_rows(steps, coordinates[short], numbers[short], trades[short], allowed, tighter)
         values[short], classes[short], room[short] = again
     return values, classes, room
 
 
 def _search_chunk(
-    sizes: FloatArray, trade: FloatArray, allowed: IntArray, problem: RowProblem
+    sizes: FloatArray, trade: FloatArray, taken: FloatArray, allowed: IntArray, problem: RowProblem
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """(n, d) magnitudes and (n,) classes of (n, d) absolute coordinates."""
     room, longest = 8.0 * problem.lengths[allowed] - problem.margin, len(allowed) - 1
-    place = first_places(sizes, allowed, problem)
+    place = first_places(sizes, taken, allowed, problem)
     found, classes = np.zeros(sizes.shape, dtype=np.int64), np.full(len(sizes), allowed[-1])
     trade, active, is_shorter = trade.copy(), np.arange(len(sizes)), np.zeros(len(sizes), dtype=bool)
     for turn in range(MOST_WIDER + len(allowed)):
         own = allowed[place[active]]
         paths = best_paths(sizes[active], problem.contexts[own], trade[active], problem.costs)
-        worth = np.where(paths.bits <= room[place[active]][:, None], paths.errors, FAR)
+        left = room[place[active]] - taken[active]
+        worth = np.where(paths.bits <= left[:, None], paths.errors, FAR)
         final = (worth + WORTH * trade[active][:, None] * paths.bits).argmin(axis=1)
         fits = np.take_along_axis(worth, final[:, None], axis=1)[:, 0] < FAR
         found[active[fits]] = paths.magnitudes(final)[fits]
@@ -133,7 +150,7 @@ def _search_chunk(
         is_longest = place[active] == longest
         trade[active[is_longest & ~fits]] *= np.float32(WIDER)
         shorter = fits & (turn == 0) & (place[active] > 0)
-        shorter &= natural <= room[np.maximum(place[active] - 1, 0)]
+        shorter &= natural <= room[np.maximum(place[active] - 1, 0)] - taken[active]
         longer = ~fits & ~is_shorter[active]  # one that was tried for being shorter has a code already
         is_shorter[active] = shorter
         place[active] = np.where(shorter, place[active] - 1, np.minimum(place[active] + 1, longest))
@@ -143,7 +160,7 @@ def _search_chunk(
     return found, classes  # those that never fit stay zero, in the longest class
 
 
-def first_places(sizes: FloatArray, allowed: IntArray, problem: RowProblem) -> npt.NDArray[np.int64]:
+def first_places(sizes: FloatArray, taken: FloatArray, allowed: IntArray, problem: RowProblem) -> npt.NDArray[np.int64]:
     """(n,) the first class, as a place among those allowed, that levels of a plain scalar quantizer fit into.
 
     Found by bisection: rows that fit into a class fit into longer ones.
@@ -154,6 +171,6 @@ def first_places(sizes: FloatArray, allowed: IntArray, problem: RowProblem) -> n
         middle = (low + high) // 2
         own = allowed[middle]
         bits = problem.costs.bits[2 * problem.contexts[own], level].sum(axis=1)
-        fits = bits <= 8.0 * problem.lengths[own] - problem.margin
+        fits = bits <= 8.0 * problem.lengths[own] - problem.margin - taken
         low, high = np.where(fits | (low >= high), low, middle + 1), np.where(fits & (low < high), middle, high)
     return low

@@ -14,6 +14,7 @@ from kdcode import bitpack
 from kdcode.codec.sizes import Sizes
 from kdcode.codec.spec import TRANSFORM, CodecSpec, within
 from kdcode.codec.transform.blocked_rows import BlockedRows
+from kdcode.codec.transform.centroids import CENTROID_BITS, MAX_CENTROIDS
 from kdcode.codec.transform.level_tables import TOTAL
 from kdcode.codec.transform.reflections import packed_shape
 from kdcode.codec.transform.row_blocks import RowBlocks
@@ -57,6 +58,8 @@ class TransformSpec(CodecSpec):
         mean_length: bytes of a block on average, over those that the codec was made for.
         rows_per_block: how many rows a block has.
         signs: whether levels may be negative.
+        centroids: C, how many points of the rotated space rows may be measured from; 0 for the mean alone.
+        centroid_bits: of each of their numbers.
     """
 
     reflections: int = 0
@@ -68,6 +71,8 @@ class TransformSpec(CodecSpec):
     mean_length: float = 1.0
     rows_per_block: int = 1
     signs: bool = True
+    centroids: int = 0
+    centroid_bits: int = 8
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(self.lengths))
@@ -77,9 +82,11 @@ class TransformSpec(CodecSpec):
         if self.basis != (self.reflections > 0):
             raise OptionError(f"basis: expected whether there are reflections, got {self.basis} for {self.reflections}")
         within("reflections", self.reflections, 0, max(0, self.embedding_dim - 1))
-        for name, allowed in (("reflection_bits", REFLECTION_BITS), ("states", STATES)):
+        own = (("reflection_bits", REFLECTION_BITS), ("states", STATES), ("centroid_bits", CENTROID_BITS))
+        for name, allowed in own:
             if getattr(self, name) not in allowed:
                 raise OptionError(f"{name}: expected one of {', '.join(map(str, allowed))}, got {getattr(self, name)}")
+        within("centroids", self.centroids, 0, MAX_CENTROIDS)
         within("contexts", self.contexts, 1, MAX_CONTEXTS)
         within("frequencies", self.frequencies, 4 * self.contexts, self.contexts * 2 * (self.codebook_size + 2))
         within("lengths", len(self.lengths), 1, MAX_CLASSES)
@@ -102,7 +109,8 @@ class TransformSpec(CodecSpec):
         each = f"{self.mean_length:.1f} bytes per {unit} on average, {self.classes} lengths"
         each = each if self.classes > 1 else f"{self.lengths[0]} bytes per {unit}"
         rotation = f"rotation of {self.reflections} reflections" if self.reflections else "no rotation"
-        return f"{TRANSFORM}, {each}, {rotation}, {self.states} states"
+        centroids = f", {self.centroids} centroids" if self.centroids else ""
+        return f"{TRANSFORM}, {each}, {rotation}{centroids}, {self.states} states"
 
     @property
     def has_codewords(self) -> bool:
@@ -122,7 +130,7 @@ class TransformSpec(CodecSpec):
     @cached_property
     def row_blocks(self) -> RowBlocks:
         """How rows make up blocks."""
-        return RowBlocks(self.rows_per_block, self.embedding_dim, self.states)
+        return RowBlocks(self.rows_per_block, self.embedding_dim, self.states, self.centroids > 0)
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
@@ -148,11 +156,12 @@ class TransformSpec(CodecSpec):
     def column_ends(self) -> tuple[int, ...]:
         """What the integers of each column of a code are below.
 
-        A code has d levels, the state of the trellis before them where blocks have several rows, the class of the
-        block, and the sides of coordinates.
+        A code has d levels, the number of the centroid where there are centroids, the state of the trellis before the
+        levels where blocks have several rows, the class of the block, and the sides of coordinates.
         """
+        number = (self.centroids,) if self.centroids else ()
         state = (self.states,) if self.rows_per_block > 1 else ()
-        return (*(self.codebook_size,) * self.code_length, *state, self.classes, self.sides_end)
+        return (*(self.codebook_size,) * self.code_length, *number, *state, self.classes, self.sides_end)
 
     @property
     def bits(self) -> int:
@@ -176,8 +185,9 @@ class TransformSpec(CodecSpec):
         return True
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The numbers that vectors are made of: the mean, and the step of each class."""
-        return {"mean": (self.embedding_dim,), "steps": (self.classes,)}
+        """The numbers that vectors are made of: the mean, the step of each class, and the scales of centroids."""
+        scales = {"centroid_scales": (self.embedding_dim,)} if self.centroids else {}
+        return {"mean": (self.embedding_dim,), "steps": (self.classes,), **scales}
 
     def tensor_layout(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """The type and shape of every stored tensor but rows and symbols, by name."""
@@ -192,6 +202,12 @@ class TransformSpec(CodecSpec):
             "sides": ("uint8", (self.contexts,)),
             "search": ("float32", (2,)),
         }
+        if self.centroids:
+            layout |= {
+                "centroids": ("uint8", (self.centroids, bitpack.row_bytes((self.centroid_bits,) * self.embedding_dim))),
+                "centroid_scales": ("float32", (self.embedding_dim,)),
+                "centroid_frequencies": ("uint16", (self.centroids,)),
+            }
         if self.reflections:
             shape = packed_shape(self.reflections, self.embedding_dim, self.reflection_bits)
             layout |= {"reflections": ("uint8", shape), "reflection_scale": ("float32", (self.reflections,))}
@@ -209,7 +225,14 @@ class TransformSpec(CodecSpec):
         first = np.cumsum([0, *lengths[:-1]])
         frequencies[first] = [TOTAL - (1 + self.signs) * (length - 2) - 1 for length in lengths]
         magnitudes = np.array([length - 2 for length in lengths], dtype=np.uint16).reshape(-1, 2)
-        ones = {"steps": np.ones(self.classes, dtype=np.float32), "search": np.ones(2, dtype=np.float32)}
+        ones: dict[str, npt.NDArray[Any]] = {
+            "steps": np.ones(self.classes, dtype=np.float32),
+            "search": np.ones(2, dtype=np.float32),
+        }
+        if self.centroids:
+            numbers = np.ones(self.centroids, dtype=np.uint16)
+            numbers[0] = TOTAL - self.centroids + 1
+            ones["centroid_frequencies"] = numbers
         return {**super().blank_tensors(), **ones, "frequencies": frequencies, "magnitudes": magnitudes}
 
     def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
@@ -249,7 +272,8 @@ class TransformSpec(CodecSpec):
         if self.reflections:  # its vectors, what they become, and a product on the way
             numbers = (self.reflections + 3 * dim) * dim
             limit.check(f"reflections: a rotation of {dim} x {dim} numbers as float32", 4 * numbers)
-        levels = self.block_levels
+        centroids, levels = self.centroids, self.block_levels
+        limit.check(f"centroids: {centroids} x {dim} numbers as float32", 4 * centroids * dim)
         limit.check(f"class_contexts: contexts of {self.classes} x {levels} coordinates", 24 * self.classes * levels)
         costs = 2 * self.contexts * (self.codebook_size // 2 + 1)
         limit.check(f"codebook_size: the bits of {costs} levels, for encoding,", 20 * costs)

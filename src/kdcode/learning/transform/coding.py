@@ -27,6 +27,7 @@ def encoded(
     weights: DoubleArray | None = None,
     trade: float = 1.0,
     longest: int | None = None,
+    numbers: IntArray | None = None,
 ) -> CodeArray:
     """(n, columns) codes of (n, d) vectors; see `Transform.encode_weighted`."""
     codes = np.empty((len(vectors), len(codec.spec.widths)), dtype=np.int64)
@@ -35,7 +36,9 @@ def encoded(
 
     def work(start: int) -> None:
         some = slice(start, start + at_once)
-        codes[some] = codec.encode_weighted(vectors[some], None if weights is None else weights[some], trade, longest)
+        own = None if numbers is None else numbers[some]
+        counts = None if weights is None else weights[some]
+        codes[some] = codec.encode_weighted(vectors[some], counts, trade, longest, own)
 
     parallel_chunks(work, range(0, len(vectors), at_once), torch.device("cpu"))
     return codes

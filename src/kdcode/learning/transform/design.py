@@ -6,42 +6,30 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from kdcode.arrays import DoubleArray, FloatArray
+from kdcode.arrays import DoubleArray
 from kdcode.codec.transform import Transform
-from kdcode.codec.transform.row_index import index_bytes
-from kdcode.codec.transform.spec import BREAK_BYTES
-from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
+from kdcode.learning.transform.beginning import USUAL_CLASSES, Space, best_beginning
 from kdcode.learning.transform.block_size import chosen_rows_per_block
+from kdcode.learning.transform.budget import Budget
 from kdcode.learning.transform.draft import Draft
 from kdcode.learning.transform.fitting import Fit, Outcome
-from kdcode.learning.transform.level_statistics import LevelStatistics
-from kdcode.learning.transform.plain_basis import better_basis
-from kdcode.learning.transform.rotation import Rotation, chosen_rotation
 from kdcode.learning.transform.row_lengths import chosen_classes, row_kinds
-from kdcode.learning.transform.sampling import TableSample, table_sample
+from kdcode.learning.transform.sampling import table_sample
 from kdcode.options import CompressOptions
 
 STATES = {"fast": 8, "normal": 16, "best": 32}
 """States of the trellis, by effort."""
-_TABLE_BYTES = 1500
-"""What the tables of levels are expected to take, before they are known."""
 _TRADES = (0.65, 0.5, 0.38, 0.28, 0.21, 0.16)
 """λ in squared steps, what a bit may cost in squared error: the fewer bits a coordinate has, the less."""
 _BITS_OF_FIRST_TRADE = (6.0, 3.0, 1.2, 0.7)
 """From how many bits a coordinate on each of them is tried first."""
 _WORTH_GOING_ON = 0.002
 """By what share the error has to fall from one λ to the next, for yet another one to be tried."""
-_USUAL_CLASSES = 16
 _MORE_CLASSES = (8, 32)
 """Numbers of lengths that are tried where rows cannot be made as long as they may be."""
 _NEAR_ENOUGH, _TOO_LONG = 0.02, 8.0
 """By what share rows may be shorter than they may be, and how much worse it is if they are longer."""
-_ROWS_AT_ONCE = 4096
-_LEAST_BITS, _MOST_BITS = 1.0, 12
-"""Bits of a row at least, and of a coordinate at most: float32 numbers have no more that tell rows apart."""
 
 
 @dataclass(frozen=True)
@@ -105,75 +93,27 @@ def best_trial(tried: Callable[[float, Draft | None], Trial], first: int, before
     return best
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What blocks of rows may take.
-
-    Args:
-        total: bytes of everything.
-        rows: of the final table.
-        dim: of the vectors.
-        together: rows of a block.
-        spare: the share of the bytes of blocks that is not aimed at.
-        most_bits: of a coordinate, on average.
-    """
-
-    total: int
-    rows: int
-    dim: int
-    together: int
-    spare: float
-    most_bits: float = _MOST_BITS
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks the final table has."""
-        return -(-self.rows // self.together)
-
-    def left(self, own_bytes: int, classes: int) -> int:
-        """Bytes of all blocks, with so many bytes taken by what all share, and so many classes."""
-        breaks = BREAK_BYTES if self.together > 1 else 0
-        return self.total - own_bytes - index_bytes(self.blocks, classes) - breaks
-
-    def enough(self, own_bytes: int, classes: int) -> int:
-        """Bytes of everything that rows of the most bits take, or the total where that is less."""
-        taken = self.most_bits * self.together * self.dim * self.blocks / (8 * (1 - self.spare))
-        return min(self.total, self.total - self.left(own_bytes, classes) + math.ceil(taken))
-
-    def bits(self, own_bytes: int, classes: int) -> float:
-        """Bits of a block.
-
-        Raises:
-            OptionError: nothing is left for them.
-        """
-        left = self.left(own_bytes, classes)
-        if left < _LEAST_BITS * self.rows / 8:
-            codes = f"{self.rows:,} rows of transform codes of {self.dim} dimensions"
-            raise OptionError(f"size: {self.total:,} bytes leave none for {codes}")
-        return float(min((1 - self.spare) * 8.0 * left / self.blocks, self.most_bits * self.together * self.dim))
-
-
 @dataclass(frozen=True, eq=False)
 class Trials:
     """What comes of different λ.
 
     Args:
         fit: of the sample.
-        rotation: of the codec.
+        space: what rows become: their rotation and their centroids.
         scales: (n,) that the blocks of the sample are multiplied by, or None.
         budget: what blocks may take.
         own_bytes: what the codec is expected to take, before its tables are known.
     """
 
     fit: Fit
-    rotation: Rotation
+    space: Space
     scales: DoubleArray | None
     budget: Budget
     own_bytes: int
 
     def of(self, trade: float, before: Draft | None) -> Trial:
         """What comes of a λ, and how far off the size of the rows is."""
-        natural = self.fit.natural(self.budget.bits(self.own_bytes, _USUAL_CLASSES), trade, before)
+        natural = self.fit.natural(self.budget.bits(self.own_bytes, USUAL_CLASSES), trade, before)
         best, nearest = natural, math.inf
         for classes in (chosen_classes(natural.lengths), *_MORE_CLASSES):
             found = self.fit.with_classes(natural, self.budget.bits(self.own_bytes, classes), classes)
@@ -190,7 +130,8 @@ class Trials:
     def codec(self, found: Outcome) -> Transform:
         """The codec that an outcome is of."""
         kinds = row_kinds(found.draft.lengths, found.lengths, self.scales)
-        return found.draft.codec(self.rotation, kinds, mean_length=found.bits / 8)
+        draft = replace(found.draft, centroids=self.space.centroids)
+        return draft.codec(self.space.rotation, kinds, mean_length=found.bits / 8)
 
 
 def design_codec(
@@ -214,50 +155,15 @@ def design_codec(
     together = min(together, len(table))
     budget = Budget(math.floor(rows * bytes_per_row), rows, table.embedding_dim, together, spare)
     sample = table_sample(table, seed, together, few=quick)
-    rotation = chosen_rotation(sample.mean, sample.covariance, rows, 8.0 * bytes_per_row)
-    rotation = better_basis(rotation, sample.rows, rows, 8.0 * bytes_per_row)
-    fit = _fit_of(sample, rotation, STATES[options.effort], budget, signs=_has_negative(table, rotation))
-    statistics = fit.statistics
-    budget = replace(budget, most_bits=statistics.bits_of_zeros + (1 - statistics.zeros) * _MOST_BITS)
     first = sum(8 * bytes_per_row / budget.dim < bits for bits in _BITS_OF_FIRST_TRADE)
-    own = rotation.nbytes + budget.dim + _TABLE_BYTES
-    natural = fit.natural(budget.bits(own, _USUAL_CLASSES), _TRADES[first])
-    own += natural.stored.nbytes - _TABLE_BYTES
-    coarser = fit.with_fewer_contexts(natural, budget.blocks)
-    scales = sample.rows.scales
-    trials = Trials(coarser or fit, rotation, None if scales is None else scales[::together], budget, own)
-    before = natural.draft if coarser is None else None
+    begun = best_beginning(table, sample, budget, (STATES[options.effort], _TRADES[first]), seed)
+    budget = begun.budget
+    coarser = begun.fit.with_fewer_contexts(begun.natural, budget.blocks)
+    scales = None if sample.rows.scales is None else sample.rows.scales[::together]
+    trials = Trials(coarser or begun.fit, begun.space, scales, budget, begun.own_bytes)
+    before = begun.natural.draft if coarser is None else None
     best = trials.of(_TRADES[first], before) if quick else best_trial(trials.of, first, before)
     codec = trials.codec(best.outcome)
     shared = (codec.spec.own_bytes, codec.spec.classes)
     error = min(1.0, best.outcome.error / max(sample.energy, 1e-300))
     return Design(codec, error, budget.left(*shared), best.is_full, budget.enough(*shared))
-
-
-def _fit_of(sample: TableSample, rotation: Rotation, states: int, budget: Budget, *, signs: bool) -> Fit:
-    """The sample as what codecs are fitted to."""
-    levels = budget.together * budget.dim
-    coordinates, extremes = (
-        some.scaled(rotation.rotated(some.vectors)).reshape(-1, levels) for some in (sample.rows, sample.extremes)
-    )
-    weights = sample.rows.left_weights
-    zeros = _share_of_zeros(coordinates)
-    statistics = LevelStatistics(share=len(coordinates) / budget.blocks, zeros=zeros, signs=signs)
-    own = None if weights is None else weights[:: budget.together]
-    return Fit(coordinates, extremes, states, own, statistics, budget.together)
-
-
-def _share_of_zeros(coordinates: FloatArray) -> float:
-    """The share of coordinates that are exactly zero, in blocks that have others too."""
-    zeros = (coordinates == 0).mean(axis=1)
-    zeros = zeros[zeros < 1]
-    return float(zeros.mean()) if len(zeros) else 0.0
-
-
-def _has_negative(table: PlannedTable, rotation: Rotation) -> bool:
-    """Whether any coordinate of any row is negative; mostly the first rows tell."""
-    for start in range(0, len(table), _ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(table)))
-        if (rotation.rotated(table.vectors_at(rows)) < 0).any():
-            return True
-    return False

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from kdcode.arrays import IntArray
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform import Transform, TransformSpec
+from kdcode.codec.transform.centroids import CENTROID_BITS, Centroids
 from kdcode.codec.transform.level_tables import PRECISION, LevelTables
 from kdcode.codec.transform.row_search import margin_of
 from kdcode.learning.transform.rotation import Rotation
@@ -32,6 +33,7 @@ class Draft:
         states: of the trellis.
         trade: λ in squared steps, what a bit may cost in squared error.
         together: rows of a block.
+        centroids: that rows are measured from, or None.
     """
 
     step: float
@@ -44,6 +46,7 @@ class Draft:
     states: int
     trade: float
     together: int = 1
+    centroids: Centroids | None = None
 
     def codec(self, rotation: Rotation, kinds: Sequence[RowKind] | None = None, mean_length: float = 0.0) -> Transform:
         """The codec.
@@ -73,6 +76,8 @@ class Draft:
             mean_length=mean_length,
             rows_per_block=self.together,
             signs=self.tables.signs,
+            centroids=0 if self.centroids is None else len(self.centroids),
+            centroid_bits=CENTROID_BITS[-1] if self.centroids is None else self.centroids.bits,
         )
         stored = {
             **rotation.tensors,
@@ -85,6 +90,12 @@ class Draft:
             "sides": self.sides,
             "search": np.array([self.trade, self.step], dtype=np.float32),
         }
+        if self.centroids is not None:
+            stored |= {
+                "centroids": self.centroids.packed,
+                "centroid_scales": self.centroids.scales,
+                "centroid_frequencies": self.centroids.frequencies,
+            }
         return Transform(spec, stored)
 
     def with_room_for_zeros(self) -> Draft:
@@ -92,6 +103,8 @@ class Draft:
         contexts = np.clip(self.contexts + self.offsets[-1], 0, self.tables.count - 1)
         frequency = self.tables.sizes[self.tables.first[2 * contexts]]
         zeros = self.together * float((PRECISION - np.log2(frequency)).sum())
+        if self.centroids is not None:
+            zeros += self.together * float(self.centroids.costs.max())
         bits = zeros + margin_of(self.together * len(contexts)) + 4
         longest = max(self.lengths[-1], int(np.ceil(bits / 8)))
         return replace(self, lengths=(*self.lengths[:-1], longest))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
+from kdcode.codec.transform.centroids import Centroids
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.spec import MAX_CLASSES, MAX_CONTEXTS
 from kdcode.evaluation.rate_distortion import water_level
@@ -78,6 +80,20 @@ class Outcome:
         return self.error + self.slope * (self.bits - bits)
 
 
+class NamedCentroids(NamedTuple):
+    """Which centroids rows are measured from: their numbers take bits of the rows.
+
+    Args:
+        centroids: without their coordinates: all of them zero.
+        numbers: (rows of the sample,).
+        of_extremes: (rows of the extremes,).
+    """
+
+    centroids: Centroids
+    numbers: IntArray
+    of_extremes: IntArray
+
+
 class Fit:
     """A sample of blocks of rows, and codecs for it; mostly a block is one row.
 
@@ -88,6 +104,7 @@ class Fit:
         weights: (n,) how much the blocks count, 1 on average; None where all count alike.
         statistics: of levels.
         together: rows of a block.
+        named: the centroids that the coordinates are measured from, or None.
     """
 
     def __init__(
@@ -98,9 +115,10 @@ class Fit:
         weights: DoubleArray | None = None,
         statistics: LevelStatistics | None = None,
         together: int = 1,
+        named: NamedCentroids | None = None,
     ) -> None:
         self.coordinates, self.extremes, self.states, self.weights = coordinates, extremes, states, weights
-        self.statistics, self.together = statistics or LevelStatistics(), together
+        self.statistics, self.together, self.named = statistics or LevelStatistics(), together, named
         self.dim = coordinates.shape[1] // together
         rows = coordinates.reshape(-1, self.dim)
         spread = np.maximum(np.sqrt(np.square(rows, dtype=np.float64).mean(axis=0)), 1e-30)
@@ -108,6 +126,7 @@ class Fit:
         self.reach = max(float(np.abs(part).max(initial=0)) for part in (coordinates, extremes))
         self._not_zero = (1 - self.statistics.zeros) * len(self.spread)
         self._plain = Rotation({"mean": np.zeros(self.dim, dtype=np.float32)})
+        self._number_bits = 0.0 if named is None else together * float(named.centroids.costs[named.numbers].mean())
 
     def weighted(self, numbers: DoubleArray) -> float:
         """The sum of (n,) numbers of rows, each counted by its weight."""
@@ -142,7 +161,7 @@ class Fit:
         if best <= now:
             return None
         statistics = replace(self.statistics, octaves=best)
-        return Fit(self.coordinates, self.extremes, self.states, self.weights, statistics, self.together)
+        return Fit(self.coordinates, self.extremes, self.states, self.weights, statistics, self.together, self.named)
 
     def with_classes(self, natural: Outcome, bits: float, classes: int) -> Outcome:
         """Rows of so many lengths at most, and tables as they are stored."""
@@ -208,12 +227,14 @@ class Fit:
     def _first(self, bits: float, trade: float, lengths: tuple[int, ...]) -> Draft:
         """A draft with the tables of normal coordinates, which are the same for rows of all lengths."""
         zeros, count = self.statistics.zeros, len(self.spread)
+        bits = max(1.0, bits - self._number_bits)
         of_others = max(bits, (bits - count * self.statistics.bits_of_zeros) / (1 - zeros))
         step = self._coarse_enough(float(np.sqrt(4.0 * water_level(np.square(self.spread) / (1 - zeros), of_others))))
         contexts = self._contexts(step)
         tables = self.statistics.computed_tables(int(contexts.max()) + 1, self._largest(step))
         sides, offsets = np.full(tables.count, _FIRST_SIDE, dtype=np.uint8), np.zeros(len(lengths), dtype=np.int64)
-        own = (self._largest(step), self.states, trade, self.together)
+        centroids = None if self.named is None else self.named.centroids
+        own = (self._largest(step), self.states, trade, self.together, centroids)
         return Draft(step, lengths, contexts, offsets, tables, sides, *own).with_room_for_zeros()
 
     def _contexts(self, step: float) -> IntArray:
@@ -261,6 +282,7 @@ class Fit:
         heard = np.square(self.spread) / (np.square(self.spread) + found.draft.step**2 / 3)
         energy = (np.square(self.coordinates / self.spread) * heard).sum(axis=1) / heard.sum()
         scale = np.log2(energy + 1e-9) / 2 / self.statistics.octaves
+        bits += self._number_bits
         expected = np.interp(8 * found.expected, bits, offsets)
         variance = float(expected.var())
         share = float(np.clip(np.mean((expected - expected.mean()) * scale) / variance, 0, 1)) if variance > 0 else 0.0
@@ -271,13 +293,15 @@ class Fit:
     def _lengths_of_extremes(self, draft: Draft) -> IntArray:
         """(m,) bytes that the longest rows take."""
         codec = draft.codec(self._plain)
-        codes = encoded(codec, self.extremes.reshape(-1, self.dim))
+        numbers = None if self.named is None else self.named.of_extremes
+        codes = encoded(codec, self.extremes.reshape(-1, self.dim), numbers=numbers)
         return np.asarray(codec.problem.lengths[codes[:: self.together, -2]])
 
     def _coded(self, draft: Draft, bits: float) -> Outcome:
         codec = draft.codec(self._plain)
         weights = None if self.weights is None else np.repeat(self.weights, self.together)
-        codes = encoded(codec, self.coordinates.reshape(-1, self.dim), weights)
+        numbers = None if self.named is None else self.named.numbers
+        codes = encoded(codec, self.coordinates.reshape(-1, self.dim), weights, numbers=numbers)
         classes = codes[:: self.together, -2]
         scaled = (self.coordinates / np.float32(draft.step)).astype(np.float32)
         taken = 8.0 * float(codec.problem.lengths[classes].mean())
@@ -285,7 +309,7 @@ class Fit:
         shape = (draft.tables.count, draft.largest)
         values = codes[:, : self.dim].reshape(scaled.shape)
         tables = self.statistics.counted_tables(scaled, values, contexts, self.states, shape)
-        states = codes[:, self.dim] if self.together > 1 else None
+        states = codes[:, -3] if self.together > 1 else None
         points = codec.coder.points(codes[:, : self.dim], codes[:, -2], states)
         sides = counted_sides(scaled - points.reshape(scaled.shape), contexts, draft.tables.count)
         copy = codec.coder.with_sides(points, codes[:, -2], codes[:, -1]).reshape(scaled.shape)

@@ -52,11 +52,14 @@ class Rotation:
 
     def rotated(self, vectors: FloatArray) -> FloatArray:
         """(n, d) vectors to (n, d) coordinates."""
-        centred = vectors - self.tensors["mean"]
+        return self.turned(vectors - self.tensors["mean"])
+
+    def turned(self, vectors: FloatArray) -> FloatArray:
+        """The same of (n, d) vectors that are given from the mean."""
         if not self.reflections:
-            return np.asarray(centred)
+            return np.asarray(vectors)
         packed, scales = (self.tensors[name] for name in ("reflections", "reflection_scale"))
-        return np.asarray(centred @ product(reflection_vectors(packed, scales, self.dim, self.bits, np.float32)))
+        return np.asarray(vectors @ product(reflection_vectors(packed, scales, self.dim, self.bits, np.float32)))
 
 
 def chosen_rotation(mean: DoubleArray, covariance: DoubleArray, rows: int, bits: float) -> Rotation:

@@ -93,7 +93,7 @@ def table_sample(table: PlannedTable, seed: int, together: int = 1, *, few: bool
         few: whether an estimate is enough, from fewer rows than a codec needs.
     """
     count, dim, blocks = len(table), table.embedding_dim, len(table) // together
-    weights = _mean_weights(table)
+    weights = mean_weights(table)
     alike = weights if weights is None or together == 1 else _alike_in_blocks(weights, together)
     lengths = table.norms if alike is None else table.norms * scales_of(alike)
     lengths = np.sqrt(np.square(lengths[: blocks * together]).reshape(blocks, together).sum(axis=1))
@@ -117,7 +117,7 @@ def _alike_in_blocks(weights: DoubleArray, together: int) -> DoubleArray:
     return np.asarray(np.repeat(np.add.reduceat(weights, first) / sizes, sizes))
 
 
-def _mean_weights(table: PlannedTable) -> DoubleArray | None:
+def mean_weights(table: PlannedTable) -> DoubleArray | None:
     """(N,) weights of all rows, 1 on average; None where all count alike."""
     if table.weights is None or not table.weights.any():
         return None
