@@ -92,7 +92,7 @@ def test_such_vectors_are_encoded_as_short_ones_are(kind, dtype):
     _, vectors, fits = parted(codec, small)
     found = codec.encode(vectors[fits][:20].astype(np.float32))
     expected = small.encode((vectors[fits][:20] * DOWN).astype(np.float32))
-    if "blocks" in kind:  # the sides of coordinates that lie on their level are a matter of rounding
+    if "blocks" in kind or "centroids" in kind:  # sides of coordinates on their level are a matter of rounding
         np.testing.assert_array_equal(found[:, :-1], expected[:, :-1])
     elif codec.spec.scale_bits:  # directions are encoded, whatever the codewords are
         found, expected = found[:, :-1], expected[:, :-1]

@@ -128,3 +128,21 @@ def test_rounding_takes_as_many_bits_as_pay():
     assert few.bits < many.bits
     turned = rotation.turned(clusters.vectors)
     assert np.abs(many.vectors - turned).max() <= 0.51 * many.scales.max()
+
+
+def test_rows_to_come_lose_what_was_told_and_take_what_was_promised():
+    """Centroids are learned from other rows than the lengths of rows and the tables of levels."""
+    matrix = clustered(rows=12_000, clusters=150, within=0.3)
+    seen, others = matrix[:3000], matrix[3000:]
+    options = CompressOptions.of(composition="transform", row_bytes=10.0, effort="fast")
+    found = design_codec(kdcode.VectorTable(None, seen), 12_000, options, spare=0.01)
+    assert found.codec.spec.centroids
+    codec = found.codec
+    codes = codec.encode(others)
+    lost = (
+        np.square(codec.decode(codes) - others, dtype=np.float64).sum() / np.square(others - others.mean(axis=0)).sum()
+    )
+    assert lost == pytest.approx(found.relative_error, rel=0.06)
+    assert (
+        np.array(codec.spec.lengths)[codes[:, -2]].sum() / codec.spec.rows_per_block < found.row_bytes * 9000 / 12_000
+    )

@@ -39,7 +39,7 @@ class Centroids:
         bits: of a number.
 
     Raises:
-        OptionError: frequencies that do not add up, or scales that are negative or lead out of float32.
+        OptionError: frequencies that do not add up, or negative scales.
     """
 
     packed: npt.NDArray[np.uint8]
@@ -54,8 +54,6 @@ class Centroids:
             raise OptionError(f"centroid_frequencies: they add up to {self.frequencies.sum()}, expected {TOTAL}")
         if not (self.scales >= 0).all():
             raise OptionError("centroid_scales: expected numbers of at least 0")
-        if self.largest > _FLOAT32_MAX:
-            raise OptionError(f"centroid_scales: numbers of {self.bits} bits times {self.scales.max():g} leave float32")
 
     def __len__(self) -> int:
         return len(self.frequencies)
@@ -71,9 +69,9 @@ class Centroids:
 
     @cached_property
     def vectors(self) -> FloatArray:
-        """(C, d) coordinates."""
-        numbers = bitpack.unpack(self.packed, [self.bits] * len(self.scales)).astype(np.float32)
-        return np.asarray((numbers - np.float32(1 << self.bits >> 1)) * self.scales)
+        """(C, d) coordinates: float32, or float64 where that cannot hold them."""
+        numbers = bitpack.unpack(self.packed, [self.bits] * len(self.scales)).astype(np.int16) - (1 << self.bits >> 1)
+        return np.asarray(numbers * self.scales.astype(np.float32 if self.largest <= _FLOAT32_MAX else np.float64))
 
     @property
     def largest(self) -> float:

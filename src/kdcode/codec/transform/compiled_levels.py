@@ -83,7 +83,8 @@ class CompiledLevels:
         if self.coder.centroids is None:
             return np.empty(0, dtype=np.uint32), _NO_FLOATS
         own = self.coder.centroids
-        return (own.starts + own.sizes).astype(np.uint32), own.vectors.reshape(-1)
+        with np.errstate(over="ignore"):  # numbers beyond float32 are not decoded here
+            return (own.starts + own.sizes).astype(np.uint32), own.vectors.astype(np.float32).reshape(-1)
 
     @cached_property
     def _number_table(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -2,7 +2,9 @@
 
 A row that is measured from the nearest of C centroids has log2 C bits less for its levels, but what is left of it has
 less variance. Whether that pays is estimated for several C: by the rate-distortion limit of Gaussian rows that differ
-in length, of what is left of some rows. Rows that were not learned from are judged, unless all rows were.
+in length, of what is left of some rows. Rows that were not learned from are judged, unless all rows were. Where the
+final table has other rows too, the sample that a codec is fitted to is not learned from either: its rows would be
+nearer to their centroids than others.
 """
 
 from __future__ import annotations
@@ -91,13 +93,17 @@ def chosen_clusters(table: PlannedTable, sample: TableSample, rows: int, bits: f
         bits: of a row, all in all.
         seed: of the rows that are looked at.
     """
+    order = np.random.default_rng(seed).permutation(len(table))
+    is_part = rows > len(table)
+    if is_part:
+        order = order[~np.isin(order, sample.numbers)]
     dim = table.embedding_dim
-    most = min(_MOST, len(table) // _FEWEST_ROWS, int(_MOST_SHARE * bits * rows / (PRICED_BITS * dim)))
+    most = min(_MOST, len(order) // _FEWEST_ROWS, int(_MOST_SHARE * bits * rows / (PRICED_BITS * dim)))
     if most < _LEAST or dim > _MOST_DIM:
         return None
-    order = np.random.default_rng(seed).permutation(len(table))
     unit = float(np.sqrt(np.trace(sample.covariance) / dim)) or 1.0
-    drawn = _Drawn(table, sample.mean, unit, mean_weights(table), order, rows)
+    left_out = sample.numbers if is_part else None
+    drawn = _Drawn(table, sample.mean, unit, mean_weights(table), order, left_out, rows)
     best: _Tried | None = None
     least = _WORTH * expected_error(drawn.judged(1), bits)
     first = min(_FIRST, 1 << (most.bit_length() - 1))
@@ -124,7 +130,8 @@ class _Drawn:
         mean: (d,) of the table.
         unit: that vectors are divided by, so that squares are no matter.
         weights: (N,) of its rows, or None.
-        order: (N,) its rows.
+        order: rows that may be learned from.
+        left_out: others, that centroids are judged by; None where all rows may be learned from.
         rows: of the final table.
     """
 
@@ -133,6 +140,7 @@ class _Drawn:
     unit: float
     weights: DoubleArray | None
     order: IntArray
+    left_out: IntArray | None
     rows: int
 
     def learned(self, count: int) -> int:
@@ -147,6 +155,8 @@ class _Drawn:
 
     def judged(self, count: int) -> _Rows:
         """Rows that so many centroids are judged by: all that these are learned from where that is the whole table."""
+        if self.left_out is not None:
+            return self.at(self.left_out)
         most = max(1024, 2 * len(self.mean), _JUDGED_NUMBERS // len(self.mean))
         learned = self.learned(count)
         if learned == len(self.order) or count == 1:

@@ -154,7 +154,7 @@ def design_codec(
     together = options.rows_per_block or chosen_rows_per_block(table, rows, bytes_per_row, seed)
     together = min(together, len(table))
     budget = Budget(math.floor(rows * bytes_per_row), rows, table.embedding_dim, together, spare)
-    sample = table_sample(table, seed, together, few=quick)
+    sample = table_sample(table, seed, together, few=quick, half=rows > len(table))
     first = sum(8 * bytes_per_row / budget.dim < bits for bits in _BITS_OF_FIRST_TRADE)
     begun = best_beginning(table, sample, budget, (STATES[options.effort], _TRADES[first]), seed)
     budget = begun.budget

@@ -63,12 +63,14 @@ class TableSample:
         covariance: (d, d) of many rows, by their weights.
         rows: that are coded.
         extremes: the longest rows, once multiplied.
+        numbers: (n,) of the rows that are coded, in the table.
     """
 
     mean: DoubleArray
     covariance: DoubleArray
     rows: ScaledRows
     extremes: ScaledRows
+    numbers: IntArray
 
     @property
     def energy(self) -> float:
@@ -83,7 +85,9 @@ def scales_of(weights: DoubleArray) -> DoubleArray:
     return np.asarray(2.0 ** np.clip(octaves, -_MOST_OCTAVES, _MOST_OCTAVES))
 
 
-def table_sample(table: PlannedTable, seed: int, together: int = 1, *, few: bool = False) -> TableSample:
+def table_sample(
+    table: PlannedTable, seed: int, together: int = 1, *, few: bool = False, half: bool = False
+) -> TableSample:
     """The sample of a table.
 
     Args:
@@ -91,6 +95,7 @@ def table_sample(table: PlannedTable, seed: int, together: int = 1, *, few: bool
         seed: of what is drawn.
         together: rows of a block; the sample has whole blocks.
         few: whether an estimate is enough, from fewer rows than a codec needs.
+        half: whether half of the rows, or more, are left out: centroids are to be learned from others than are coded.
     """
     count, dim, blocks = len(table), table.embedding_dim, len(table) // together
     weights = mean_weights(table)
@@ -100,14 +105,17 @@ def table_sample(table: PlannedTable, seed: int, together: int = 1, *, few: bool
     coded = max(_SAMPLE_ROWS[0], min(_SAMPLE_ROWS[1], _SAMPLE_NUMBERS // dim) // (_FEWER if few else 1))
     many = np.sort(np.random.default_rng(seed).permutation(count)[: min(count, max(coded, _MOST_NUMBERS // dim))])
 
-    def at(chosen: IntArray) -> ScaledRows:
-        rows = (np.sort(chosen)[:, None] * together + np.arange(together)).reshape(-1)
+    def rows_of(chosen: IntArray) -> IntArray:
+        return np.asarray((np.sort(chosen)[:, None] * together + np.arange(together)).reshape(-1))
+
+    def at(rows: IntArray) -> ScaledRows:
         return ScaledRows(table.vectors_at(rows), None if alike is None else alike[rows])
 
     mean, covariance = _moments(ScaledRows(table.vectors_at(many), None if weights is None else weights[many]))
     extremes = np.argsort(lengths, kind="stable")[-_EXTREMES:]
-    chosen = _of_all_lengths(lengths, min(blocks, -(-coded // together)), seed)
-    return TableSample(mean, covariance, at(chosen), at(extremes))
+    chosen = _of_all_lengths(lengths, min(max(1, blocks // 2) if half else blocks, -(-coded // together)), seed)
+    numbers = rows_of(chosen)
+    return TableSample(mean, covariance, at(numbers), at(rows_of(extremes)), numbers)
 
 
 def _alike_in_blocks(weights: DoubleArray, together: int) -> DoubleArray:
