@@ -85,6 +85,7 @@ def test_the_kept_result_is_what_the_page_promises():
     assert all(row["loads_as_saved"] for row in kept if row["part"] == "files")
 
 
+@pytest.mark.slow
 def test_every_size_and_peer_is_measured_with_and_without_weights(result):
     copies = [row for row in result["rows"] if row["part"] == "copies"]
     peers = [peer.name for peer in ROW_PEERS]
@@ -99,6 +100,7 @@ def test_every_size_and_peer_is_measured_with_and_without_weights(result):
     assert result["settings"]["tokens"] == {"train": 288, "valid": 32, "test": 64}
 
 
+@pytest.mark.slow
 def test_a_copy_in_the_bytes_of_a_peer_has_no_byte_more(result):
     copies = [row for row in result["rows"] if row["part"] == "copies"]
     for peer in ROW_PEERS:
@@ -111,6 +113,7 @@ def test_a_copy_in_the_bytes_of_a_peer_has_no_byte_more(result):
             assert row["ratio"] >= float(row["size"].removesuffix("x"))
 
 
+@pytest.mark.slow
 def test_weights_are_chosen_by_the_validation_text(result):
     tried = {
         (row["weighting"], row["is_calibrated"]): row["both_kl"] for row in result["rows"] if row["part"] == "weights"
@@ -121,6 +124,7 @@ def test_weights_are_chosen_by_the_validation_text(result):
     assert used == {min(tried, key=tried.__getitem__)}
 
 
+@pytest.mark.slow
 def test_the_files_of_a_model_shrink_by_its_table_and_load_as_saved(result):
     files = [row for row in result["rows"] if row["part"] == "files"]
     assert [row["size"] for row in files] == ["8x", "16x"]
@@ -130,6 +134,7 @@ def test_the_files_of_a_model_shrink_by_its_table_and_load_as_saved(result):
         assert row["loads_as_saved"]
 
 
+@pytest.mark.slow
 def test_a_fine_tune_keeps_the_bytes_and_comes_nearer_to_the_original(result):
     [row] = [row for row in result["rows"] if row["part"] == "distilled"]
     assert row["bytes"] == row["bytes_before"]
@@ -138,6 +143,7 @@ def test_a_fine_tune_keeps_the_bytes_and_comes_nearer_to_the_original(result):
     assert row["both_kl"] < row["both_kl_before"]
 
 
+@pytest.mark.slow
 def test_rows_that_are_finished_are_not_measured_again(command, result):
     work = command[command.index("--work") + 1]
     kept = sorted(work.glob("*.json"))

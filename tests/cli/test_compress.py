@@ -225,12 +225,7 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.parametrize(
     ("place", "flags", "number"),
     [
-        ("learning", LEARN, signal.SIGINT),
-        *(
-            pytest.param("learning", LEARN, number, marks=pytest.mark.slow)
-            for number in STOPPED
-            if number != signal.SIGINT
-        ),
+        *(pytest.param("learning", LEARN, number, marks=pytest.mark.slow) for number in STOPPED),
         ("planning", PLAN, signal.SIGTERM),
     ],
     ids=lambda value: value if isinstance(value, str) else getattr(value, "name", ""),

@@ -80,9 +80,8 @@ def copied(stopped, name, folder):
     return folder / f"{name} of two"
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "additive" else name for name in RUNS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
 def test_two_ranks_resume_what_one_process_has_begun(name, stopped, uninterrupted):
     assert all(rank[f"stop {name}"]["stopped"] for rank in stopped[0])
     found = stopped[0][0][f"resume {name}"]
@@ -91,6 +90,7 @@ def test_two_ranks_resume_what_one_process_has_begun(name, stopped, uninterrupte
     assert found["provenance"]["fingerprint"] == uninterrupted[name]["fingerprint"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_one_process_resumes_what_two_ranks_have_begun(name, stopped, uninterrupted, matrix, tmp_path):
     path = copied(stopped, name, tmp_path)
@@ -118,6 +118,7 @@ def test_three_ranks_resume_what_two_have_begun(stopped, uninterrupted, tmp_path
         assert len(list(tmp_path.glob(f"{name} of two.rows-*"))) == 3
 
 
+@pytest.mark.slow
 def test_rows_are_kept_by_each_rank_and_what_they_share_by_the_first(stopped):
     _, out = stopped
     head = read_checkpoint(out / "gradient of two")
@@ -155,6 +156,7 @@ def forget(path, files):
     write_checkpoint(path, {**content, "files": content["files"][:1]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -171,6 +173,7 @@ def test_a_set_of_files_that_is_not_whole_is_refused(change, message, stopped, m
         kdcode.compress(matrix, **RUNS["additive"][0], checkpoint=path)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_table_is_refused_by_all_ranks(stopped):
     assert all("belongs to a run with another table" in rank["another table"]["error"] for rank in stopped[0])
 
