@@ -1,9 +1,12 @@
 """The step, the lengths of rows and the tables of levels, from a sample."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from kdcode.learning.transform.fitting import Fit
+from kdcode.codec.transform.centroids import Centroids, rounded_centroids, rounded_frequencies
+from kdcode.learning.transform.fitting import Fit, NamedCentroids
 from kdcode.learning.transform.level_statistics import LevelStatistics, counted_sides
 
 TRADE = 0.45
@@ -84,3 +87,30 @@ def test_coordinates_that_lie_on_their_level_stay_there():
     sides = counted_sides(np.tile(errors, (500, 1)), np.tile([[0, 1]], (1500, 1)), 2)
     assert sides[0] == 0
     assert sides[1] > 0
+
+
+def named(rows, share_of_second=0.5):
+    """Two centroids, both zero, and which of them rows are measured from."""
+    packed, scales = rounded_centroids(np.zeros((2, 24)), 4)
+    counts = np.array([1 - share_of_second, share_of_second])
+    numbers = (np.arange(rows) < share_of_second * rows).astype(np.int64)
+    centroids = Centroids(packed, scales, rounded_frequencies(1e4 * counts), 4)
+    return NamedCentroids(centroids, numbers, np.ones(40, dtype=np.int64))
+
+
+def test_numbers_of_centroids_are_among_the_bits_of_rows():
+    coordinates = sample()
+    for found in (named(1500), named(1500, 0.1)):
+        fit = Fit(coordinates, coordinates[:40], named=found)
+        natural = fit.natural(80.0, 0.45)
+        assert natural.bits == pytest.approx(80, rel=0.02)
+        alone = fit_of(coordinates).natural(80.0 - float(found.centroids.costs[found.numbers].mean()), 0.45)
+        assert natural.error == pytest.approx(alone.error, rel=0.03)
+
+
+def test_zeros_fit_into_the_longest_rows_whatever_centroid_they_have():
+    fit = Fit(sample(), sample()[:40], named=named(1500, 1e-4))
+    draft = fit.natural(80.0, 0.45).draft
+    short = tuple(length for length in draft.lengths if length <= 2)
+    alone = replace(draft, lengths=short, centroids=None).with_room_for_zeros().lengths[-1]
+    assert replace(draft, lengths=short).with_room_for_zeros().lengths[-1] >= alone + 1
