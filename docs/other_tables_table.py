@@ -34,7 +34,7 @@ def _cell(row: Record, least: float) -> str:
 def other_tables() -> str:
     """Errors of every method, a line for each table and size; the least, but the limit, is bold."""
     rows = rows_of("other_tables")
-    methods = list(dict.fromkeys(row["method"] for row in rows))
+    methods = max(_methods_by_cell(rows).values(), key=len)
     lines = []
     for name, times in dict.fromkeys((row["table"], row["times"]) for row in rows):
         own = {row["method"]: row for row in rows if (row["table"], row["times"]) == (name, times)}
@@ -45,6 +45,14 @@ def other_tables() -> str:
         ]
         lines.append([f"{KINDS[name]}, {shape}", f"{times}x", *cells])
     return table(["", "size", *methods], lines)
+
+
+def _methods_by_cell(rows: list[Record]) -> dict[tuple[str, int], list[str]]:
+    """The methods that were measured, in order, by table and size; not all of them on every table."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for row in rows:
+        found.setdefault((row["table"], row["times"]), []).append(row["method"])
+    return found
 
 
 OTHER_TABLES_PARTS: dict[str, Callable[[], str]] = {"other_tables": other_tables}
