@@ -6,6 +6,7 @@ coordinate. The parts, from the bottom:
 trellis.py        two interleaved scalar quantizers, and the state machine that chooses between them
 level_tables.py   how often each level is expected, and what it stands for
 range_coder.py    arithmetic coding of many rows at once
+centroids.py      what rows are measured from
 row_coder.py      levels to the bytes of a row and back
 reflections.py    a rotation as a product of rounded Householder reflections
 viterbi.py        the best levels of a row
