@@ -104,6 +104,7 @@ def test_the_code_of_the_page_on_serving_runs(tmp_path, monkeypatch):
     run_page(SERVING, SERVING.read_text(encoding="utf-8"), {"__name__": "serving"})
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_on_large_tables_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(SCALE, SCALE.read_text(encoding="utf-8"), {"__name__": "scale"})
@@ -115,6 +116,7 @@ def test_the_code_of_the_page_on_the_report_runs(tmp_path, monkeypatch):
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_on_what_was_lost_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(EVALUATION, EVALUATION.read_text(encoding="utf-8"), {"__name__": "evaluation"})
@@ -189,7 +191,12 @@ FILES_OF = {"A GGUF model": small_gguf, "A model2vec model": small_static_model}
 """What makes the files that the reader of a recipe has."""
 
 
-@pytest.mark.parametrize("recipe", sections())
+LONG_RECIPES = ("Retrieval vectors", "Choosing a size")
+
+
+@pytest.mark.parametrize(
+    "recipe", [pytest.param(name, marks=pytest.mark.slow if name in LONG_RECIPES else ()) for name in sections()]
+)
 def test_a_recipe_runs_alone(recipe, tmp_path, monkeypatch):
     text = sections()[recipe]
     assert (HUB_NAME in text) == (recipe == TRANSFORMERS)
@@ -233,6 +240,7 @@ def small_language_model(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_about_models_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = MODELS.read_text(encoding="utf-8")

@@ -54,6 +54,7 @@ def tiny(tmp_path_factory):
     return json.loads(output.read_text()), printed
 
 
+@pytest.mark.slow
 def test_a_tiny_run_looks_rows_up_in_every_way(tiny):
     result, printed = tiny
     rows = [row for row in result["rows"] if row["part"] == "lookup"]
@@ -65,6 +66,7 @@ def test_a_tiny_run_looks_rows_up_in_every_way(tiny):
     assert all(f"| 2,000 | zipf | 64 | {name} |" in printed for name in EVERYONE | KEPT_ROWS)
 
 
+@pytest.mark.slow
 def test_a_tiny_run_looks_symbols_up_and_measures_memory(tiny):
     rows = tiny[0]["rows"]
     symbols = {row["contender"]: row["us"] for row in rows if row["part"] == "symbols"}

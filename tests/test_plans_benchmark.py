@@ -1,11 +1,13 @@
 import json
 from pathlib import Path
 
+import pytest
 from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "plans.py"
 
 
+@pytest.mark.slow
 def test_a_tiny_run_is_measured(tmp_path):
     output = tmp_path / "out.json"
     printed_by(BENCHMARK, "--tiny", "--output", output, "--work", tmp_path / "work")

@@ -1,12 +1,14 @@
 import json
 from pathlib import Path
 
+import pytest
 from scripts import printed_by
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "symbol_index.py"
 RESULTS = BENCHMARK.parent / "results" / "symbol_index.json"
 
 
+@pytest.mark.slow
 def test_a_tiny_run_gives_one_record_per_index_and_size(tmp_path):
     output = tmp_path / "out.json"
     printed = printed_by(BENCHMARK, "--tiny", "--output", output)
