@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import Field, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
-from kdcode.options import LEARNER_OPTIONS, BatchOptions, CompressOptions, LearnerOptions
+from kdcode.options import LEARNER_OPTIONS, CompressOptions, LearnerOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -27,7 +27,7 @@ class OptionKeywords(TypedDict, total=False):
     rows_per_block: int | None
     codewords: bool
     loss: Literal["squared", "cosine"]
-    learner: LearnerOptions | Literal["additive", "straight-through", "encoder", "random"] | None
+    learner: LearnerOptions | Literal["additive", "straight-through", "algorithm-1", "encoder", "random"] | None
     seed: int
     effort: Literal["fast", "normal", "best"]
     start: Literal["random", "warm", "additive"] | None
@@ -39,6 +39,8 @@ class OptionKeywords(TypedDict, total=False):
     batch_size: int
     logit_lr: float
     codeword_lr: float
+    composition_lr: float
+    temperature_step: Literal["epoch", "update"]
     refine_rounds: int
 
 
@@ -68,16 +70,17 @@ def listing_keywords(*others: type) -> Callable[[Function], Function]:
 
 
 def _all_options() -> dict[str, tuple[Field[Any], str]]:
-    """Every option by name, with the learners that have it; an empty string for those of all."""
+    """Every option by name, with the learners that have it and their own defaults; an empty string for those of all."""
     found = {item.name: (item, "") for item in fields(CompressOptions)}
+    owners: dict[str, list[tuple[str, Field[Any]]]] = {}
     for learner in LEARNER_OPTIONS.values():
         for item in fields(learner):
-            owner = "straight-through and encoder" if item.name in _BATCH else learner.name
-            found.setdefault(item.name, (item, owner))
+            owners.setdefault(item.name, []).append((learner.name, item))
+    for name, learners in owners.items():
+        item = learners[0][1]
+        named = [learner if own.default == item.default else f"{learner} ({own.default!r})" for learner, own in learners]
+        found[name] = (item, " and ".join([", ".join(named[:-1])] * (len(named) > 1) + named[-1:]))
     return found
-
-
-_BATCH = {item.name for item in fields(BatchOptions)}
 
 
 def _text(item: Field[Any], owner: str = "") -> str:

@@ -22,6 +22,11 @@ EFFORTS = ("fast", "normal", "best")
 STARTS = ("random", "warm", "additive")
 ESTIMATORS = ("straight-through", "soft", "gumbel")
 LOSSES = ("squared", "cosine")
+TEMPERATURE_STEPS = ("epoch", "update")
+
+_DECAY = "Temperature decay: T = T0 / (1 + decay * t), with epochs as t; 0 keeps T constant."
+_LOGIT_LR = "Initial learning rate of the code logits or the encoder network."
+_CODEWORD_LR = "Initial learning rate of codewords and composition, for vectors scaled to unit variance."
 
 
 @dataclass(frozen=True)
@@ -47,20 +52,13 @@ class BatchOptions(LearnerOptions):
     """What learners that go over the table in batches of rows have in common."""
 
     temperature: float = option(1.0, "Initial softmax temperature T0.", above=0)
-    temperature_decay: float = option(
-        0.0, "Temperature decay: T = T0 / (1 + decay * epoch); 0 keeps T constant.", low=0
-    )
+    temperature_decay: float = option(0.0, _DECAY, low=0)
     epochs: int | None = option(
         None, "Passes over the table; by default 100, or fewer (at least 40) above 20,000 rows.", low=1
     )
     batch_size: int = option(1000, "Rows per update.", low=1)
-    logit_lr: float = option(0.05, "Initial learning rate of the code logits or the encoder network.", above=0)
-    codeword_lr: float = option(
-        0.05, "Initial learning rate of codewords and composition, for vectors scaled to unit variance.", above=0
-    )
-    refine_rounds: int = option(
-        5, "Rounds of exact refinement of codes and codewords after training; 0 for none.", low=0
-    )
+    logit_lr: float = option(0.05, _LOGIT_LR, above=0)
+    codeword_lr: float = option(0.05, _CODEWORD_LR, above=0)
 
     def epochs_for(self, num_embeddings: int) -> int:
         """Passes over a table of N rows: what was asked for, or enough for codes to stop changing."""
@@ -68,8 +66,20 @@ class BatchOptions(LearnerOptions):
 
 
 @dataclass(frozen=True)
-class GradientOptions(BatchOptions):
-    """The paper's Algorithm 1: gradients through a straight-through estimator; the default for an LSTM."""
+class RefinedOptions(BatchOptions):
+    """What learners have in common whose codes are refined at the end."""
+
+    refine_rounds: int = option(
+        5, "Rounds of exact refinement of codes and codewords after training; 0 for none.", low=0
+    )
+
+
+@dataclass(frozen=True)
+class GradientOptions(RefinedOptions):
+    """Algorithm 1 with a second-order term, row-wise steps, Adam, falling rates, revived codewords and refinement.
+
+    The default for an LSTM. `Algorithm1Options` has none of these.
+    """
 
     name: ClassVar[str] = "straight-through"
     start: str | None = option(
@@ -87,7 +97,30 @@ class GradientOptions(BatchOptions):
 
 
 @dataclass(frozen=True)
-class EncoderOptions(BatchOptions):
+class Algorithm1Options(BatchOptions):
+    """Algorithm 1 as the paper prints it: straight-through gradients, a falling temperature, plain SGD, nothing else.
+
+    T is T0 / (1 + decay * t), and all learning rates are constant. A rate goes with the squared error: `logit_lr` with
+    that of the row, `composition_lr` with the mean of a batch, and `codeword_lr` with this mean times K/D, since each
+    codeword is in one of K rows and every row moves D of them: sums diverge above 1, whatever their shape.
+    """
+
+    name: ClassVar[str] = "algorithm-1"
+    temperature_decay: float = option(1.0, _DECAY, low=0)
+    logit_lr: float = option(0.001, _LOGIT_LR, above=0)
+    codeword_lr: float = option(0.5, _CODEWORD_LR, above=0)
+    composition_lr: float = option(
+        0.003, "Learning rate of the weights of a composition: H, and U and b of an LSTM.", above=0
+    )
+    temperature_step: str = option(
+        "epoch",
+        "What t counts in the temperature schedule: epochs; or updates, with which codes freeze much earlier.",
+        choices=TEMPERATURE_STEPS,
+    )
+
+
+@dataclass(frozen=True)
+class EncoderOptions(RefinedOptions):
     """An encoder network with Gumbel-softmax (Shu and Nakayama, 2017), which codes unseen vectors too."""
 
     name: ClassVar[str] = "encoder"
@@ -101,7 +134,7 @@ class RandomOptions(LearnerOptions):
 
 
 LEARNER_OPTIONS: dict[str, type[LearnerOptions]] = {
-    options.name: options for options in (AdditiveOptions, GradientOptions, EncoderOptions, RandomOptions)
+    options.name: options for options in (AdditiveOptions, GradientOptions, Algorithm1Options, EncoderOptions, RandomOptions)
 }
 """The one table of learners and their options."""
 
@@ -151,7 +184,8 @@ class CompressOptions:
     )
     learner: LearnerOptions | None = option(
         None,
-        "How codes are learned: additive (default), straight-through (default for lstm), encoder or random.",
+        "How codes are learned: additive (default), straight-through (default for lstm), algorithm-1 (the paper's), "
+        "encoder or random.",
         choices=tuple(LEARNER_OPTIONS),
     )
     seed: int = option(0, "Random seed; the same seed gives the same codes.", low=0, high=(1 << 63) - 1)
@@ -201,7 +235,7 @@ class CompressOptions:
         if self.rotation and learner.name != "additive":
             raise OptionError(f"rotation is learned by the additive learner alone, got the learner {learner.name!r}")
         if learner.name == "additive" and self.composition == "lstm":
-            raise OptionError("learner must be straight-through or random for an LSTM; additive is for sums")
+            raise OptionError("learner must be straight-through, algorithm-1 or random for an LSTM; additive is for sums")
         if learner.name == "encoder" and self.composition != "linear":
             raise OptionError(f"composition must be linear for the encoder, got {self.composition!r}")
 

@@ -26,9 +26,24 @@ def learner_sections() -> Sections:
 
     sections: dict[str, list[click.Option]] = {}
     for name, learners in _owners().items():
-        title = f"{' and '.join(learners).capitalize()} learner{'s' if len(learners) > 1 else ''}"
-        sections.setdefault(title, []).extend(flags_for(LEARNER_OPTIONS[learners[0]], only=[name]))
+        named = " and ".join([", ".join(learners[:-1])] * (len(learners) > 1) + learners[-1:])
+        title = f"{named.capitalize()} learner{'s' if len(learners) > 1 else ''}"
+        (flag,) = flags_for(LEARNER_OPTIONS[learners[0]], only=[name])
+        flag.help = " ".join([flag.help or "", *_other_defaults(name, learners)])
+        sections.setdefault(title, []).append(flag)
     return sections
+
+
+def _other_defaults(name: str, learners: list[str]) -> list[str]:
+    """Sentences about learners whose default is not that of the first one, which click shows."""
+    from kdcode.options import LEARNER_OPTIONS
+
+    first, *others = (getattr(LEARNER_OPTIONS[learner], name) for learner in learners)
+    return [
+        f"The default of {learner} is {value}."
+        for learner, value in zip(learners[1:], others, strict=True)
+        if value != first
+    ]
 
 
 def take_options(values: dict[str, Any]) -> CompressOptions:
