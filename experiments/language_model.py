@@ -11,12 +11,13 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from lstm_bfloat16 import lstm_in_bfloat16
 from penn_treebank import Corpus
+from shared_lstm import SharedLstmEmbedding
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -72,9 +73,13 @@ class Recipe:
 
 
 SMALL = Recipe(hidden=200, spread=0.1, unroll=20, epochs=13, constant_epochs=4, decay=0.5, clip=5.0)
+SMALL_BFLOAT16 = replace(SMALL, bfloat16=True)
 LARGE = Recipe(
     hidden=1500, spread=0.04, unroll=35, epochs=55, constant_epochs=14, decay=1 / 1.15, clip=10.0, dropout=0.65
 )
+LARGE_SHORTENED = replace(LARGE, epochs=7, constant_epochs=2, decay=1.15 ** (-41 / 5), bfloat16=True)
+"""An eighth of the large model's epochs. As in the whole recipe, a quarter of them have the first rate, and the last one
+has 1.15^-41 of it."""
 
 
 class LanguageModel(nn.Module):
@@ -152,7 +157,10 @@ def start_weights(model: LanguageModel, recipe: Recipe, seed: int) -> None:
     with torch.no_grad():
         for weight in uniform:
             weight.copy_(torch.rand(weight.shape, generator=draw) * 2 * recipe.spread - recipe.spread)
-        if own:
+        if isinstance(model.embedding, SharedLstmEmbedding):
+            length = model.embedding.codes.shape[1]
+            model.embedding.start(draw, recipe.spread * (length / 3) ** 0.5)
+        elif own:
             codec = model.embedding.codec
             codec.reset_parameters(draw)
             codec.codebook.mul_(0.1)
@@ -309,8 +317,11 @@ def _by_optimizer(model: LanguageModel) -> tuple[list[Tensor], list[Tensor], lis
     own: list[Tensor] = []
     rows: list[Tensor] = []
     for layer in model.embedding.modules():
+        if isinstance(layer, SharedLstmEmbedding):
+            own += [weight for weight in layer.parameters() if weight.requires_grad]
         if isinstance(layer, KDEmbedding):
             own += layer.codec.parameters() if layer.codec.spec.composition == "lstm" else []
             rows += [layer.assignment.rows.weight] if isinstance(layer.assignment, LearnedAssignment) else []
     taken = {*own, *rows}
-    return [weight for weight in model.parameters() if weight not in taken], own, rows
+    others = [weight for weight in model.parameters() if weight.requires_grad and weight not in taken]
+    return others, own, rows
