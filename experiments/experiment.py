@@ -85,7 +85,12 @@ class Experiment:
         return folder / f"{row}-seed{self.arguments.seed}.json"
 
     def write_run(
-        self, row: str, settings: dict[str, Any], record: dict[str, Any], seconds_of: dict[str, float], variant: str = ""
+        self,
+        row: str,
+        settings: dict[str, Any],
+        record: dict[str, Any],
+        seconds_of: dict[str, float],
+        variant: str = "",
     ) -> Path:
         """Write the result of one row and seed; the time is the sum of `seconds_of`, which says what took how long."""
         path = self.run_path(row, variant)

@@ -49,8 +49,8 @@ class Recipe:
         rate: first learning rate of SGD.
         composition_rate: first learning rate of Adam, which trains an LSTM composition; it falls as `rate` does.
         row_rate: first learning rate of the row-wise steps that train learned codes; it falls as `rate` does.
-        bfloat16: whether products of the LSTM and softmax layers are computed in bfloat16 while training. Weights, their
-            updates, the embedding and losses are float32 all the same, and perplexities are measured in float32.
+        bfloat16: whether products of the LSTM and softmax layers are computed in bfloat16 while training. Weights,
+            their updates, the embedding and losses are float32 all the same, and perplexities are measured in float32.
     """
 
     hidden: int
@@ -78,8 +78,8 @@ LARGE = Recipe(
     hidden=1500, spread=0.04, unroll=35, epochs=55, constant_epochs=14, decay=1 / 1.15, clip=10.0, dropout=0.65
 )
 LARGE_SHORTENED = replace(LARGE, epochs=7, constant_epochs=2, decay=1.15 ** (-41 / 5), bfloat16=True)
-"""An eighth of the large model's epochs. As in the whole recipe, a quarter of them have the first rate, and the last one
-has 1.15^-41 of it."""
+"""An eighth of the large model's epochs. As in the whole recipe, a quarter of them have the first rate, and the last
+one has 1.15^-41 of it."""
 
 
 class LanguageModel(nn.Module):

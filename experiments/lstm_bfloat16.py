@@ -1,7 +1,8 @@
-"""The layers of an `nn.LSTM` with products in bfloat16, for wide layers three times as quick on a processor as torch's own.
+"""The layers of an `nn.LSTM` with products in bfloat16, on a processor, for wide layers.
 
-Torch multiplies the gradients of each step by themselves; here all steps of a layer are one product. Inputs of products
-are rounded to bfloat16, their sums are float32 inside of a product, and gates, states and weights are float32.
+A step of the large model takes 0.9 s with them, and 1.5 s with torch's own. Torch multiplies the gradients of each step
+of the text by themselves; here all steps are one product. Inputs of products are rounded to bfloat16, their sums are
+float32 inside of a product, and gates, states and weights are float32.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@
 
 The conventional model is trained first. Codes are learned from its embedding (by Algorithm 1, and by the library's
 improved learner, with the linear and with the LSTM composition) or drawn, then fixed, and the model is trained again
-from scratch with codewords and composition in place of the table. Every row keeps a checkpoint in the work folder, after
-each epoch and every few minutes, and goes on from it. Its result is `results/runs/ptb_perplexity-MODEL/ROW-seedN.json`;
-rows that have one are not run again. `table_1.py` makes the table of all seeds and the figure.
+from scratch with codewords and composition in place of the table. Every row keeps a checkpoint in the work folder,
+after each epoch and every few minutes, and goes on from it. Its result is
+`results/runs/ptb_perplexity-MODEL/ROW-seedN.json`; rows that have one are not run again. `summary.py` makes the table
+of all seeds and the figure.
 """
 
 from __future__ import annotations
@@ -138,9 +139,7 @@ class Table1:
         path = self.folder / f"codes-{learner}.kdc"
         if not path.exists():
             show = None if experiment is None else self._show("conventional", experiment)
-            table = conventional_table(
-                self.corpus, self.recipe, seed=self.seed, folder=self.folder, on_steps=show
-            )
+            table = conventional_table(self.corpus, self.recipe, seed=self.seed, folder=self.folder, on_steps=show)
             coded = kdcode.compress(table, **self.options, **LEARNERS[learner], seed=self.seed, device=self.device)
             coded.provenance["seconds"] = coded.learning_seconds
             kdcode.save(coded, path)
@@ -216,7 +215,9 @@ def main() -> None:
     """Run the rows that are asked for and have no result yet."""
     experiment = Experiment(__file__, __doc__, data=DATA, resumes=True)
     parser = experiment.parser
-    parser.add_argument("--model", choices=tuple(RECIPES), default="small", help="the paper's models, or the large one's")
+    parser.add_argument(
+        "--model", choices=tuple(RECIPES), default="small", help="the paper's models, or the large one's"
+    )
     parser.add_argument("--rows", default=",".join(ROWS), help="which rows to run, with commas between")
     parser.add_argument("--steps", type=int, help="only try each row for this many steps, and estimate the rest")
     parser.add_argument("--threads", type=int, default=1, help="processor threads")

@@ -1,9 +1,9 @@
 """A standard LSTM over codewords that all positions share: a reading of the paper's sizes, not of its equations.
 
-The paper's LSTM adds a codeword to every gate. With K = 50, D = 10 and codewords of 200 numbers that makes 300,800 numbers
-in the small model and 560,800 in the large one, where its table has 0.37M and 0.63M. A standard LSTM, whose gates have
-an input matrix (320,800 numbers), one codebook for all positions (10,000) and H (40,000 or 300,000) have 370,800 and
-630,800. The paper does not say that it was so.
+The paper's LSTM adds a codeword to every gate. With K = 50, D = 10 and codewords of 200 numbers that makes 300,800
+numbers in the small model and 560,800 in the large one, where its table has 0.37M and 0.63M. A standard LSTM, whose
+gates have an input matrix (320,800 numbers), one codebook for all positions (10,000) and H (40,000 or 300,000) have
+370,800 and 630,800. The paper does not say that it was so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 _SMALL = 0.1
-"""Spread of fresh codewords, which leaves gates half open: as `language_model.start_weights` has it for the other LSTM."""
+"""Spread of fresh codewords, which leaves gates half open, as for the other LSTM in `language_model.start_weights`."""
 
 
 class SharedLstmEmbedding(nn.Module):

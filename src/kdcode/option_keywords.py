@@ -8,6 +8,7 @@ from dataclasses import Field, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
 from kdcode.options import LEARNER_OPTIONS, CompressOptions, LearnerOptions
+from kdcode.wording import listed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -76,10 +77,10 @@ def _all_options() -> dict[str, tuple[Field[Any], str]]:
     for learner in LEARNER_OPTIONS.values():
         for item in fields(learner):
             owners.setdefault(item.name, []).append((learner.name, item))
-    for name, learners in owners.items():
+    for option_name, learners in owners.items():
         item = learners[0][1]
-        named = [learner if own.default == item.default else f"{learner} ({own.default!r})" for learner, own in learners]
-        found[name] = (item, " and ".join([", ".join(named[:-1])] * (len(named) > 1) + named[-1:]))
+        named = [name if own.default == item.default else f"{name} ({own.default!r})" for name, own in learners]
+        found[option_name] = (item, listed(named))
     return found
 
 

@@ -17,6 +17,7 @@ from kdcode.codec.transform.spec import MAX_ROWS_PER_BLOCK
 from kdcode.errors import OptionError
 from kdcode.option_fields import check_fields, option
 from kdcode.symbols import RowNumbers, StoredSymbols
+from kdcode.wording import listed
 
 EFFORTS = ("fast", "normal", "best")
 STARTS = ("random", "warm", "additive")
@@ -134,7 +135,8 @@ class RandomOptions(LearnerOptions):
 
 
 LEARNER_OPTIONS: dict[str, type[LearnerOptions]] = {
-    options.name: options for options in (AdditiveOptions, GradientOptions, Algorithm1Options, EncoderOptions, RandomOptions)
+    options.name: options
+    for options in (AdditiveOptions, GradientOptions, Algorithm1Options, EncoderOptions, RandomOptions)
 }
 """The one table of learners and their options."""
 
@@ -235,7 +237,7 @@ class CompressOptions:
         if self.rotation and learner.name != "additive":
             raise OptionError(f"rotation is learned by the additive learner alone, got the learner {learner.name!r}")
         if learner.name == "additive" and self.composition == "lstm":
-            raise OptionError("learner must be straight-through, algorithm-1 or random for an LSTM; additive is for sums")
+            raise OptionError("learner must be straight-through, algorithm-1 or random for an LSTM, not additive")
         if learner.name == "encoder" and self.composition != "linear":
             raise OptionError(f"composition must be linear for the encoder, got {self.composition!r}")
 
@@ -354,6 +356,6 @@ def _default_options(learner: str) -> LearnerOptions:
 def _why_not(name: str, learner: LearnerOptions, own: set[str]) -> str:
     owners = [other.name for other in LEARNER_OPTIONS.values() if name in {item.name for item in fields(other)}]
     if owners:
-        return f"{name} is an option of the learner {' and '.join(owners)}; the learner here is {learner.name}"
+        return f"{name} is an option of the learner {listed(owners)}; the learner here is {learner.name}"
     known = sorted({*own, *(item.name for item in fields(learner))})
     return f"there is no option {name!r}; the options are {', '.join(known)}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.cli.flags import Sections, flags_for, is_given, naming_flags, reading_sections, take
+from kdcode.wording import listed
 
 if TYPE_CHECKING:
     from kdcode.options import CompressOptions
@@ -26,8 +27,7 @@ def learner_sections() -> Sections:
 
     sections: dict[str, list[click.Option]] = {}
     for name, learners in _owners().items():
-        named = " and ".join([", ".join(learners[:-1])] * (len(learners) > 1) + learners[-1:])
-        title = f"{named.capitalize()} learner{'s' if len(learners) > 1 else ''}"
+        title = f"{listed(learners).capitalize()} learner{'s' if len(learners) > 1 else ''}"
         (flag,) = flags_for(LEARNER_OPTIONS[learners[0]], only=[name])
         flag.help = " ".join([flag.help or "", *_other_defaults(name, learners)])
         sections.setdefault(title, []).append(flag)

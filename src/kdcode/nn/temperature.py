@@ -22,10 +22,10 @@ class TemperatureSchedule:
             optimizer.step()
             schedule.step()
 
-    The default is geometric: T falls by the same factor at each step, and reaches `end` after `steps`, however many there
-    are. The paper's formula is T = start / (1 + decay * t); with decay=1, as in the paper, T is 0.5 after one step and
-    0.01 after a hundred. What a step is, the paper leaves open: call `step` once per epoch, or choose a small decay.
-    `TemperatureSchedule(model, decay=1.0)` follows it.
+    The default is geometric: T falls by the same factor at each step and reaches `end` after `steps`, so that it ends
+    where it should however many steps a task has. The paper's formula is T = start / (1 + decay * t), which
+    `TemperatureSchedule(model, decay=1.0)` follows: T is 0.5 after one step and 0.01 after a hundred, when codes hardly
+    change any more. The paper does not say what t counts: call `step` after each epoch, or choose a small decay.
 
     Args:
         model: with one or more `KDEmbedding` layers.
