@@ -77,10 +77,7 @@ class RefinedOptions(BatchOptions):
 
 @dataclass(frozen=True)
 class GradientOptions(RefinedOptions):
-    """Algorithm 1 with a second-order term, row-wise steps, Adam, falling rates, revived codewords and refinement.
-
-    The default for an LSTM. `Algorithm1Options` has none of these.
-    """
+    """Algorithm 1 with second-order gradients, row-wise steps, Adam, revival and refinement; the default for an LSTM."""
 
     name: ClassVar[str] = "straight-through"
     start: str | None = option(
@@ -93,7 +90,7 @@ class GradientOptions(RefinedOptions):
         "straight-through", "Gradient estimator for the discrete choice of codewords.", choices=ESTIMATORS
     )
     curvature: float = option(
-        0.8, "Final weight of the second-order term in the gradient of the codes; 0 gives Algorithm 1.", low=0
+        0.8, "Final weight of the second-order term in the gradient of the codes; 0 for the plain gradient.", low=0
     )
 
 
@@ -101,23 +98,17 @@ class GradientOptions(RefinedOptions):
 class Algorithm1Options(BatchOptions):
     """Algorithm 1 as the paper prints it: straight-through gradients, a falling temperature, plain SGD, nothing else.
 
-    T is T0 / (1 + decay * t), and all learning rates are constant. A rate goes with the squared error: `logit_lr` with
-    that of the row, `composition_lr` with the mean of a batch, and `codeword_lr` with this mean times K/D, since each
-    codeword is in one of K rows and every row moves D of them: sums diverge above 1, whatever their shape.
+    T is T0 / (1 + decay * t); t counts epochs, or updates, with which codes freeze much earlier. Rates are constant, and
+    go with the squared error: `logit_lr` with that of the row, `composition_lr` with the mean of a batch, `codeword_lr`
+    with this mean times K/D, since a codeword is in one of K rows, and D of them move a row: sums diverge above 1.
     """
 
     name: ClassVar[str] = "algorithm-1"
     temperature_decay: float = option(1.0, _DECAY, low=0)
     logit_lr: float = option(0.001, _LOGIT_LR, above=0)
     codeword_lr: float = option(0.5, _CODEWORD_LR, above=0)
-    composition_lr: float = option(
-        0.003, "Learning rate of the weights of a composition: H, and U and b of an LSTM.", above=0
-    )
-    temperature_step: str = option(
-        "epoch",
-        "What t counts in the temperature schedule: epochs; or updates, with which codes freeze much earlier.",
-        choices=TEMPERATURE_STEPS,
-    )
+    composition_lr: float = option(0.003, "Learning rate of H, and of U and b of an LSTM.", above=0)
+    temperature_step: str = option("epoch", "What t counts in the temperature.", choices=TEMPERATURE_STEPS)
 
 
 @dataclass(frozen=True)
@@ -186,8 +177,7 @@ class CompressOptions:
     )
     learner: LearnerOptions | None = option(
         None,
-        "How codes are learned: additive (default), straight-through (default for lstm), algorithm-1 (the paper's), "
-        "encoder or random.",
+        "How codes are learned: additive (default), straight-through (default of lstm), algorithm-1, encoder, random.",
         choices=tuple(LEARNER_OPTIONS),
     )
     seed: int = option(0, "Random seed; the same seed gives the same codes.", low=0, high=(1 << 63) - 1)
