@@ -77,7 +77,7 @@ class RefinedOptions(BatchOptions):
 
 @dataclass(frozen=True)
 class GradientOptions(RefinedOptions):
-    """Algorithm 1 with second-order gradients, row-wise steps, Adam, revival and refinement; the default for an LSTM."""
+    """Algorithm 1 with second-order gradients, row-wise steps, Adam, revival, refinement; the default for an LSTM."""
 
     name: ClassVar[str] = "straight-through"
     start: str | None = option(
@@ -98,9 +98,8 @@ class GradientOptions(RefinedOptions):
 class Algorithm1Options(BatchOptions):
     """Algorithm 1 as the paper prints it: straight-through gradients, a falling temperature, plain SGD, nothing else.
 
-    T is T0 / (1 + decay * t); t counts epochs, or updates, with which codes freeze much earlier. Rates are constant, and
-    go with the squared error: `logit_lr` with that of the row, `composition_lr` with the mean of a batch, `codeword_lr`
-    with this mean times K/D, since a codeword is in one of K rows, and D of them move a row: sums diverge above 1.
+    t counts epochs, or updates, with which codes freeze early. Constant rates go with the squared error: `logit_lr` with
+    that of a row, `composition_lr` with the mean of a batch, `codeword_lr` with K/D times this mean (1 is too much).
     """
 
     name: ClassVar[str] = "algorithm-1"
