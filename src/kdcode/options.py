@@ -98,8 +98,8 @@ class GradientOptions(RefinedOptions):
 class Algorithm1Options(BatchOptions):
     """Algorithm 1 as the paper prints it: straight-through gradients, a falling temperature, plain SGD, nothing else.
 
-    t counts epochs, or updates, with which codes freeze early. Constant rates go with the squared error: `logit_lr` with
-    that of a row, `composition_lr` with the mean of a batch, `codeword_lr` with K/D times this mean (1 is too much).
+    t counts epochs, or updates, with which codes freeze early. Constant rates go with the squared error: `logit_lr`
+    with that of a row, `composition_lr` with the mean of a batch, `codeword_lr` with K/D times this mean (at most 1).
     """
 
     name: ClassVar[str] = "algorithm-1"
