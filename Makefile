@@ -78,6 +78,7 @@ PTB = --data $(DATA)/ptb --work $(or $(WORK),experiments/work)
 
 reproduce: $(SETUP)  ## the paper's experiments that take minutes
 	$(BIN)/python experiments/temperature.py
+	$(BIN)/python experiments/clustering_search.py
 	$(BIN)/python experiments/clustering.py
 	$(BIN)/python experiments/code_space.py
 	$(BIN)/python experiments/glove_codes.py $(GLOVE)
@@ -87,16 +88,12 @@ in-task: $(SETUP)  ## codes learned inside tasks: hours, which go on from WORK w
 	$(BIN)/python experiments/recommendation.py --data $(DATA)/tasks/ml-100k --work $(or $(WORK),experiments/work)
 	$(BIN)/python experiments/text_classification.py --data $(DATA)/tasks --glove $(DATA)/glove-100d --work $(or $(WORK),experiments/work)
 	$(BIN)/python experiments/link_prediction.py --data $(DATA)/tasks/fb15k-237 --work $(or $(WORK),experiments/work)
-	$(BIN)/python experiments/learned_codes.py $(PTB)/learned_codes
+	$(BIN)/python experiments/learned_codes.py $(PTB)
 
-reproduce-full: reproduce  ## all of them: the language models take hours, and go on from WORK when started again
-	$(BIN)/python experiments/related.py $(GLOVE)
-	$(BIN)/python experiments/ptb_perplexity.py $(PTB)
+reproduce-full: reproduce  ## all of them, with three seeds: days, which go on from WORK when started again
+	$(BIN)/python experiments/run_queue.py --data $(DATA) --work $(or $(WORK),experiments/work)
 	$(BIN)/python experiments/ptb_perplexity.py $(PTB) --steps 100 --rows conventional,random-linear,random-lstm
 	$(BIN)/python experiments/ptb_perplexity.py $(PTB) --steps 200 --rows conventional,random-linear,random-lstm --model large
-	$(BIN)/python experiments/vary_k_d.py $(PTB)
-	$(BIN)/python experiments/lightrnn.py $(PTB) --glove $(DATA)/glove-100d
-	$(BIN)/python experiments/random_codes.py $(PTB)
 	$(BIN)/python experiments/summary.py
 
 clean:

@@ -22,6 +22,7 @@ from lookup_tables import LOOKUP_PARTS
 from markdown_tables import ROOT, Record, error_cell, megabytes, percent, rows_of, table
 from model_tables import MODEL_PARTS, sentence_rows
 from other_tables_table import OTHER_TABLES_PARTS
+from paper_results import perplexity, unbacked
 from scale_tables import SCALE_PARTS
 
 WRITTEN = ("benchmarks", "in-task", "models", "recipes", "reliability", "scale")
@@ -195,27 +196,6 @@ def symbol_index() -> str:
     return table(heads, lines)
 
 
-def perplexity() -> str:
-    """The paper's language model."""
-    rows = {row["row"]: row for row in rows_of("ptb_perplexity-small", "experiments") if row["seed"] == 0}
-    shown = {
-        "full table": "conventional",
-        "random codes, linear": "random-linear",
-        "learned codes, linear": "linear-linear",
-        "learned codes, LSTM": "linear-lstm",
-    }
-    cells = [
-        [
-            name,
-            f"{rows[key]['embedding_parameters']:,}",
-            f"{rows[key]['test_perplexity']:.1f}",
-            f"{rows[key]['paper_test_perplexity']:.1f}",
-        ]
-        for name, key in shown.items()
-    ]
-    return table(["embedding", "parameters", "test perplexity", "in the paper"], cells)
-
-
 def retrieval() -> str:
     """Vectors of sentences, compressed and searched."""
     rows = sentence_rows("retrieval")
@@ -292,5 +272,7 @@ def filled(page: str) -> str:
 
 
 if __name__ == "__main__":
+    if lacking := list(unbacked()):
+        sys.exit("\n".join(["results that do not say where they are from:", *lacking]))
     for path in PAGES:
         path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")

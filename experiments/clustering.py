@@ -281,7 +281,7 @@ def main() -> None:
     """Run all variants on all seeds, write the results and draw them."""
     experiment = Experiment(__file__, __doc__)
     arguments = experiment.read_arguments()
-    torch.set_num_threads(1)  # the same sums in the same order on any machine
+    torch.set_num_threads(1)  # sums in the same order, however many processors there are
     keep_freed_memory()
     task = TINY if arguments.tiny else Task()
     seeds = range(arguments.seed, arguments.seed + task.seeds)

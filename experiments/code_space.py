@@ -287,7 +287,7 @@ def main() -> None:
     """Count everything, write the results and draw them."""
     experiment = Experiment(__file__, __doc__)
     arguments = experiment.read_arguments()
-    torch.set_num_threads(1)  # the same sums in the same order on any machine
+    torch.set_num_threads(1)  # sums in the same order, however many processors there are
     tiny, seed = arguments.tiny, arguments.seed
     trials = 200 if tiny else 10_000
     rows = [*code_space_rows(), billion_row()]

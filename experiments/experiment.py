@@ -11,6 +11,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # one way to write results for both folders
 
+from provenance import origin
 from result_file import kept, write_result
 
 __all__ = ["Experiment", "kept"]
@@ -75,11 +76,42 @@ class Experiment:
     ) -> Path:
         """Write this script's result file; the time is that since the start, unless `seconds` is given."""
         path: Path = self.arguments.output / "results" / f"{self._stem(variant)}.json"
-        seconds = more.pop("seconds", time.perf_counter() - self.started)
-        settings = {"seed": self.arguments.seed, "tiny": self.arguments.tiny, **settings}
-        write_result(path, settings, rows, tuple(packages), seconds=round(seconds, 1), **more)
-        self.say(f"wrote {path}")
+        self._write(path, settings, rows, packages, more)
         return path
+
+    def run_path(self, row: str, variant: str = "") -> Path:
+        """Where the result of one row and this seed goes."""
+        folder: Path = self.arguments.output / "results" / "runs" / self._stem(variant)
+        return folder / f"{row}-seed{self.arguments.seed}.json"
+
+    def write_run(
+        self,
+        row: str,
+        settings: dict[str, Any],
+        record: dict[str, Any],
+        seconds_of: dict[str, float],
+        variant: str = "",
+    ) -> Path:
+        """Write the result of one row and seed; the time is the sum of `seconds_of`, which says what took how long."""
+        path = self.run_path(row, variant)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parts = {name: round(value, 1) for name, value in seconds_of.items()}
+        more = {"seconds": sum(parts.values()), "seconds_of": parts}
+        self._write(path, settings, [record], PACKAGES, more)
+        return path
+
+    def _write(
+        self,
+        path: Path,
+        settings: dict[str, Any],
+        rows: list[dict[str, Any]],
+        packages: Iterable[str],
+        more: dict[str, Any],
+    ) -> None:
+        seconds = round(more.pop("seconds", time.perf_counter() - self.started), 1)
+        settings = {"seed": self.arguments.seed, "tiny": self.arguments.tiny, **settings}
+        write_result(path, settings, rows, tuple(packages), **origin(self.arguments), seconds=seconds, **more)
+        self.say(f"wrote {path}")
 
     def _stem(self, variant: str) -> str:
         return f"{self.name}-{variant}" if variant else self.name

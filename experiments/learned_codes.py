@@ -16,21 +16,25 @@ The model, its recipe and the text are those of Table 1 (ptb_perplexity.py). Row
 
 All but the first row and `learned` have the same dropout. Products are computed in bfloat16 while training, and
 perplexities in float32 with the frozen layer, whose codewords are as the file stores them. Every row keeps a checkpoint
-per epoch in the work folder and goes on from it; finished rows are not run again.
+in the work folder and goes on from it. Its result is `results/runs/learned_codes/ROW-seedN.json`; rows that have one
+are not run again.
 """
 
 from __future__ import annotations
 
 import copy
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from experiment import Experiment, kept
+from conventional import conventional_table
+from experiment import Experiment
 from language_model import (
     SMALL,
+    SMALL_BFLOAT16,
     LanguageModel,
     Recipe,
     Trainer,
@@ -38,7 +42,6 @@ from language_model import (
     keep_freed_memory,
     perplexity,
     start_weights,
-    trained_table,
 )
 from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
 from torch import Tensor, nn
@@ -53,8 +56,10 @@ ROWS = (
 )
 FIXED = ("conventional", "conventional-dropout", "post-hoc")
 """The rows that learn no codes."""
+POST_HOC = ("post-hoc", "begun")
+"""The rows that begin with codes of the conventional row's table."""
 WITHOUT_DROPOUT = ("conventional", "learned")
-RECIPE = replace(SMALL, bfloat16=True)
+RECIPE = SMALL_BFLOAT16
 CODES = {"codebook_size": 16, "code_length": 25, "composition": "product"}
 CODEBOOK_DTYPE = "float16"
 DROPOUT = 0.1
@@ -98,19 +103,16 @@ class LearnedCodes:
         recipe: of the language model.
         shape: of the codes, by name.
         seed: of the weights and codes.
-        folder: for checkpoints, codes and finished rows.
+        work: folder of all scripts that resume; the conventional row is that of `ptb_perplexity.py`.
     """
 
-    def __init__(self, corpus: Corpus, recipe: Recipe, shape: dict[str, Any], *, seed: int, folder: Path) -> None:
-        self.corpus, self.recipe, self.shape, self.seed, self.folder = corpus, recipe, shape, seed, folder
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, corpus: Corpus, recipe: Recipe, shape: dict[str, Any], *, seed: int, work: Path) -> None:
+        self.corpus, self.recipe, self.shape, self.seed = corpus, recipe, shape, seed
+        self.folder, self.conventional = work / f"learned_codes-seed{seed}", work / f"small-seed{seed}"
+        self.folder.mkdir(parents=True, exist_ok=True)
 
-    def run(self, row: str, experiment: Experiment) -> dict[str, Any]:
-        """The record of a row: trained to the end, or gone on with, unless that is done already."""
-        return kept(self.folder / f"{row}.json", lambda: self.trained(row, experiment))
-
-    def trained(self, row: str, experiment: Experiment) -> dict[str, Any]:
-        """Train the model of a row, and measure it with its frozen layer."""
+    def run(self, row: str, experiment: Experiment) -> tuple[dict[str, Any], dict[str, float]]:
+        """Train the model of a row, or go on with it, and measure it with its frozen layer; its record, and seconds."""
         embedding, model = self.fresh_model(row)
         layer = embedding.layer if isinstance(embedding, GuidedEmbedding) else embedding
         meter = None if row in FIXED else UsageMeter(layer)
@@ -124,9 +126,13 @@ class LearnedCodes:
                 usage.append(meter().as_dict())
 
         recipe = replace(self.recipe, row_rate=BEGUN_ROW_RATE) if row == "begun" else self.recipe
-        trainer = Trainer(model, recipe, self.folder / f"{row}.pt", self.penalty(row, embedding))
-        run = trainer.train(self.corpus, show)
-        return self.record(row, model, layer, run) | {"last_usage": usage[-1] if usage else None}
+        checkpoint = (self.conventional if row == "conventional" else self.folder) / f"{row}.pt"
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        run = Trainer(model, recipe, checkpoint, self.penalty(row, embedding)).train(self.corpus, show)
+        started = time.perf_counter()
+        record = self.record(row, model, layer, run) | {"last_usage": usage[-1] if usage else None}
+        codes = self.post_hoc_codes().provenance["seconds"] if row in POST_HOC else 0.0
+        return record, {"codes": codes, "training": sum(run.seconds), "evaluation": time.perf_counter() - started}
 
     def fresh_model(self, row: str) -> tuple[nn.Module, LanguageModel]:
         """The embedding of a row and the model around it, before training."""
@@ -172,9 +178,7 @@ class LearnedCodes:
 
     def conventional_table(self) -> kdcode.VectorTable:
         """The embedding of the conventional model."""
-        if not (self.folder / "conventional.json").exists():
-            raise SystemExit(f"this row needs the conventional model, which is not finished in {self.folder}")
-        return trained_table(self.folder / "conventional.pt", self.corpus)
+        return conventional_table(self.corpus, self.recipe, seed=self.seed, folder=self.conventional)
 
     def post_hoc_codes(self) -> kdcode.CodedTable:
         """Codes of the conventional table, in as many bytes as the layers that learn codes take."""
@@ -185,6 +189,7 @@ class LearnedCodes:
             coded = kdcode.compress(self.conventional_table(), **options, codebook_dtype=CODEBOOK_DTYPE, seed=self.seed)
             if coded.sizes.embedding > same.to_coded(codebook_dtype=CODEBOOK_DTYPE).sizes.embedding:
                 raise SystemExit("post-hoc codes take more bytes than learned ones")
+            coded.provenance["seconds"] = coded.learning_seconds
             kdcode.save(coded, path)
         return kdcode.load(path)
 
@@ -200,6 +205,7 @@ class LearnedCodes:
         return {
             "row": row,
             "seed": self.seed,
+            "train_perplexity": round(perplexity(model, self.corpus.train, self.recipe.lanes), 2),
             "valid_perplexity": round(perplexity(model, self.corpus.valid, self.recipe.lanes), 2),
             "test_perplexity": round(perplexity(model, self.corpus.test), 2),
             "bytes": bytes_taken,
@@ -208,6 +214,7 @@ class LearnedCodes:
             "epochs": run.epoch,
             "seconds_per_epoch": round(float(np.median(run.seconds)), 1),
             "valid_by_epoch": [round(value, 2) for value in run.valid_perplexity],
+            "train_by_epoch": [round(value, 2) for value in run.train_perplexity],
         }
 
 
@@ -226,21 +233,17 @@ def main() -> None:
     keep_freed_memory()
     recipe, shape = (TINY_RECIPE, TINY_CODES) if arguments.tiny else (RECIPE, CODES)
     corpus = made_up_corpus() if arguments.tiny else read_corpus(arguments.data)
-    folder = experiment.work / f"seed{arguments.seed}"
-    table = LearnedCodes(corpus, recipe, shape, seed=arguments.seed, folder=folder)
+    table = LearnedCodes(corpus, recipe, shape, seed=arguments.seed, work=experiment.work)
     settings = {"recipe": asdict(recipe), "codes": shape, "codebook_dtype": CODEBOOK_DTYPE}
     settings |= {"dropout": DROPOUT, "begun_row_rate": BEGUN_ROW_RATE, "pull": PULL}
     for row in rows:
-        table.run(row, experiment)
-        finished = [table.run(name, experiment) for name in ROWS if (folder / f"{name}.json").exists()]
-        seconds = sum(record["epochs"] * record["seconds_per_epoch"] for record in finished)
-        experiment.write({**settings, "threads": arguments.threads}, finished, seconds=seconds)
-    print(f"{'':22}{'valid':>8}{'test':>8}{'bytes':>12}{'smaller':>9}")
-    for record in finished:
-        print(
-            f"{record['row']:22}{record['valid_perplexity']:8.1f}{record['test_perplexity']:8.1f}"
-            f"{record['bytes']:12,}{record['times_smaller']:8.1f}x"
-        )
+        if not experiment.run_path(row).exists():
+            record, seconds = table.run(row, experiment)
+            experiment.write_run(row, settings, record, seconds)
+            print(
+                f"{row:22} valid {record['valid_perplexity']:8.2f}  test {record['test_perplexity']:8.2f}"
+                f"{record['bytes']:12,} bytes, {record['times_smaller']:.1f}x smaller"
+            )
 
 
 if __name__ == "__main__":

@@ -31,14 +31,15 @@ from compact_code import (
     fit_codewords,
     learn_compact_code,
 )
+from conventional import conventional_table
 from experiment import Experiment, kept
 from figure import COLORS, panels
-from language_model import keep_freed_memory, trained_table
+from language_model import SMALL_BFLOAT16, keep_freed_memory
 from matchings import compare_matchings
 from matplotlib.axes import Axes
 from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
 from reconstruction import read_table
-from shortened import SHARE_OF_TEXT, SHORT, measured, shortened_perplexity
+from shortened import SHARE_OF_TEXT, SHORT, shortened_perplexity
 
 import kdcode
 from kdcode.codec import CodecSpec, make_codec
@@ -208,9 +209,7 @@ class ShortenedModel:
             codes, size = (coded.codes, coded.codebook_size) if coded else (None, 0)
             checkpoint = path.with_suffix(".pt")
             tiny = self.comparison.tiny
-            record = measured(
-                lambda: shortened_perplexity(codes, size, self.corpus, seed=seed, checkpoint=checkpoint, tiny=tiny)
-            )
+            record = shortened_perplexity(codes, size, self.corpus, seed=seed, checkpoint=checkpoint, tiny=tiny)
             checkpoint.unlink(missing_ok=True)
             return record
 
@@ -277,11 +276,9 @@ def read_tables(experiment: Experiment) -> tuple[dict[str, kdcode.VectorTable], 
         values = np.random.default_rng(0).normal(size=(len(corpus.words), 16)).astype(np.float32)
         tables["ptb"] = kdcode.VectorTable(corpus.words, values)
     elif "ptb" in wanted:
-        trained = experiment.work / f"small-seed{arguments.seed}"
-        if not (trained / "conventional.json").exists():
-            raise SystemExit(f"the conventional row of ptb_perplexity.py is not finished in {trained}")
         corpus = read_corpus(arguments.data)
-        tables["ptb"] = trained_table(trained / "conventional.pt", corpus)
+        folder = experiment.work / f"small-seed{arguments.seed}"
+        tables["ptb"] = conventional_table(corpus, SMALL_BFLOAT16, seed=arguments.seed, folder=folder)
     return tables, corpus
 
 
@@ -291,7 +288,7 @@ def main() -> None:
     experiment.parser.add_argument("--glove", type=Path, help="folder with vectors.npy and symbols.txt of GloVe 100d")
     experiment.parser.add_argument("--tables", choices=("both", "glove", "ptb"), default="both", help="what to code")
     experiment.parser.add_argument("--skip-training", action="store_true", help="leave the language models out")
-    experiment.parser.add_argument("--threads", type=int, default=2, help="processor threads")
+    experiment.parser.add_argument("--threads", type=int, default=1, help="processor threads")
     arguments = experiment.read_arguments()
     if arguments.tables != "ptb" and arguments.glove is None and not arguments.tiny:
         experiment.parser.error("give --glove, or --tables ptb")

@@ -19,7 +19,7 @@ import torch
 from experiment import Experiment, kept
 from language_model import LanguageModel, keep_freed_memory
 from penn_treebank import DATA, Corpus, made_up_corpus, read_corpus
-from shortened import SHARE_OF_TEXT, SHORT, TINY, measured, perplexity_of
+from shortened import SHARE_OF_TEXT, SHORT, TINY, perplexity_of
 
 from kdcode.nn import KDEmbedding
 
@@ -55,9 +55,7 @@ def measure(row: str, corpus: Corpus, folder: Path, *, seed: int, tiny: bool) ->
         layer = embedding_of(corpus, hidden, seed)
         checkpoint = path.with_suffix(".pt")
         before = CHANGES[row]
-        record = measured(
-            lambda: perplexity_of(layer, corpus, seed=seed, checkpoint=checkpoint, tiny=tiny, before=before)
-        )
+        record = perplexity_of(layer, corpus, seed=seed, checkpoint=checkpoint, tiny=tiny, before=before)
         checkpoint.unlink(missing_ok=True)
         return record
 
@@ -67,7 +65,7 @@ def measure(row: str, corpus: Corpus, folder: Path, *, seed: int, tiny: bool) ->
 def main() -> None:
     """Train every row, and write and print them."""
     experiment = Experiment(__file__, __doc__, data=DATA, resumes=True)
-    experiment.parser.add_argument("--threads", type=int, default=2, help="processor threads")
+    experiment.parser.add_argument("--threads", type=int, default=1, help="processor threads")
     experiment.parser.add_argument("--rows", help="only these, with semicolons between; no result is written then")
     arguments = experiment.read_arguments()
     torch.set_num_threads(arguments.threads)

@@ -12,21 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from language_model import SMALL, LanguageModel, Trainer, perplexity, start_weights
+from language_model import SMALL_BFLOAT16, LanguageModel, Trainer, perplexity, start_weights
 from penn_treebank import Corpus
 from torch import nn
 
 from kdcode.nn import KDEmbedding
 
 SHARE_OF_TEXT = 0.25
-SHORT = replace(SMALL, epochs=4, constant_epochs=2)
-TINY = replace(SMALL, hidden=16, epochs=1, unroll=10, lanes=4)
-
-
-def measured(train: Callable[[], float]) -> dict[str, float]:
-    """The record of a shortened run: its perplexity and its seconds."""
-    started = time.perf_counter()
-    return {"perplexity": round(train(), 2), "seconds": round(time.perf_counter() - started, 1)}
+SHORT = replace(SMALL_BFLOAT16, epochs=4, constant_epochs=2)
+TINY = replace(SMALL_BFLOAT16, hidden=16, epochs=1, unroll=10, lanes=4)
 
 
 def shortened_perplexity(
@@ -37,8 +31,8 @@ def shortened_perplexity(
     seed: int,
     checkpoint: Path | None = None,
     tiny: bool = False,
-) -> float:
-    """Test perplexity with fixed (N, D) codes and linear composition, or with a full table where `codes` is None."""
+) -> dict[str, float]:
+    """The record of a model with fixed (N, D) codes and linear composition, or with a full table for None."""
     hidden = (TINY if tiny else SHORT).hidden
     torch.manual_seed(seed)
     if codes is None:
@@ -56,12 +50,21 @@ def perplexity_of(
     checkpoint: Path | None = None,
     tiny: bool = False,
     before: Callable[[LanguageModel], None] | None = None,
-) -> float:
-    """Test perplexity of a model with this embedding; `before` may change it once its first weights are drawn."""
+) -> dict[str, float]:
+    """Train a model with this embedding; `before` may change it once its first weights are drawn.
+
+    Returns:
+        `perplexity` of the test text, `train_perplexity` of what it was trained on, and `seconds`.
+    """
     recipe = TINY if tiny else SHORT
     model = LanguageModel(embedding, len(corpus.words), recipe)
     start_weights(model, recipe, seed)
     if before is not None:
         before(model)
-    Trainer(model, recipe, checkpoint).train(corpus.head(SHARE_OF_TEXT))
-    return perplexity(model, corpus.test)
+    read = corpus.head(SHARE_OF_TEXT)
+    run = Trainer(model, recipe, checkpoint).train(read)
+    started = time.perf_counter()
+    found = {"perplexity": perplexity(model, corpus.test)}
+    found["train_perplexity"] = perplexity(model, read.train, recipe.lanes)
+    seconds = sum(run.seconds) + time.perf_counter() - started
+    return {name: round(value, 2) for name, value in found.items()} | {"seconds": round(seconds, 1)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from runs import runs_of
+
 Record = dict[str, Any]
 Results = Callable[[str], Record]
 """A committed result, by its file's stem."""
@@ -69,12 +71,15 @@ def _recommendation(kept: Record) -> Iterator[TaskItem]:
 
 
 def _language_model(kept: Record) -> Iterator[TaskItem]:
-    rows = {row["row"]: row for row in kept["rows"]}
+    rows = {row["row"]: row for row in kept["rows"]} | {
+        row: records[0] for row, records in runs_of("learned_codes").items()
+    }
+    seconds = sum(row["seconds_per_epoch"] * row["epochs"] for row in rows.values())
     names = ("conventional", NOTHING, "post-hoc", "begun", "learned-dropout")
     cells = [f"{rows[name]['test_perplexity']:.1f}" if name in rows else NOTHING for name in names]
     smaller = min(row["times_smaller"] for row in rows.values() if row["times_smaller"] > 1)
     what = "Penn Treebank: perplexity"
-    yield TaskItem(what, "learned_codes.py", kept["seconds"], f"{smaller:.0f}x", *cells)
+    yield TaskItem(what, "learned_codes.py", seconds, f"{smaller:.0f}x", *cells)
 
 
 def _smaller(rows: Any) -> str:  # noqa: ANN401 - an iterable of records

@@ -88,21 +88,23 @@ def test_the_default_learner_suits_the_composition():
 
 @pytest.mark.parametrize("wrong", ["genetic", "Additive", 3, True, AdditiveOptions, {"name": "additive"}])
 def test_unknown_learners_are_refused(wrong):
-    with pytest.raises(OptionError, match="learner must be one of additive, straight-through, encoder, random, got "):
+    with pytest.raises(
+        OptionError, match="learner must be one of additive, straight-through, algorithm-1, encoder, random, got "
+    ):
         CompressOptions(learner=wrong)
 
 
 @pytest.mark.parametrize(
     ("learner", "name", "value", "owners"),
     [
-        ("additive", "epochs", 3, "straight-through and encoder"),
+        ("additive", "epochs", 3, "straight-through, algorithm-1 and encoder"),
         ("additive", "curvature", 0.0, "straight-through"),
         ("additive", "start", "random", "straight-through"),
         ("straight-through", "effort", "fast", "additive"),
         ("encoder", "start", "warm", "straight-through"),
         ("encoder", "estimator", "soft", "straight-through"),
         ("random", "effort", "fast", "additive"),
-        ("random", "batch_size", 10, "straight-through and encoder"),
+        ("random", "batch_size", 10, "straight-through, algorithm-1 and encoder"),
     ],
 )
 def test_options_of_another_learner_are_refused(learner, name, value, owners):
@@ -123,7 +125,10 @@ def test_options_of_the_default_learner_need_no_name():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"composition": "lstm", "learner": "additive"}, "learner must be straight-through or random for an LSTM"),
+        (
+            {"composition": "lstm", "learner": "additive"},
+            "learner must be straight-through, algorithm-1 or random for an LSTM",
+        ),
         ({"composition": "product", "learner": "encoder"}, "composition must be linear for the encoder, got 'product'"),
         (
             {"composition": "product", "rotation": True, "learner": "straight-through"},

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from kdcode.integrations.onnx_export import export_onnx
     from kdcode.integrations.torch_models import compress_embeddings
     from kdcode.learning import compress, learn_codebook, plan
-    from kdcode.options import AdditiveOptions, CompressOptions, EncoderOptions, GradientOptions, RandomOptions
+    from kdcode.options import (
+        AdditiveOptions,
+        Algorithm1Options,
+        CompressOptions,
+        EncoderOptions,
+        GradientOptions,
+        RandomOptions,
+    )
     from kdcode.report import make_report
     from kdcode.storage import load, save
     from kdcode.table import VectorTable
@@ -32,6 +39,7 @@ _HOME = {
     "CodedTable": "kdcode.coded",
     "CompressOptions": "kdcode.options",
     "EncoderOptions": "kdcode.options",
+    "Algorithm1Options": "kdcode.options",
     "GradientOptions": "kdcode.options",
     "RandomOptions": "kdcode.options",
     "VectorTable": "kdcode.table",
@@ -70,6 +78,7 @@ _PACKAGES = (
 
 __all__ = [
     "AdditiveOptions",
+    "Algorithm1Options",
     "CodedTable",
     "CompressOptions",
     "EncoderOptions",

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import Field, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
-from kdcode.options import LEARNER_OPTIONS, BatchOptions, CompressOptions, LearnerOptions
+from kdcode.options import LEARNER_OPTIONS, CompressOptions, LearnerOptions
+from kdcode.wording import listed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -27,7 +28,7 @@ class OptionKeywords(TypedDict, total=False):
     rows_per_block: int | None
     codewords: bool
     loss: Literal["squared", "cosine"]
-    learner: LearnerOptions | Literal["additive", "straight-through", "encoder", "random"] | None
+    learner: LearnerOptions | Literal["additive", "straight-through", "algorithm-1", "encoder", "random"] | None
     seed: int
     effort: Literal["fast", "normal", "best"]
     start: Literal["random", "warm", "additive"] | None
@@ -39,6 +40,8 @@ class OptionKeywords(TypedDict, total=False):
     batch_size: int
     logit_lr: float
     codeword_lr: float
+    composition_lr: float
+    temperature_step: Literal["epoch", "update"]
     refine_rounds: int
 
 
@@ -68,16 +71,17 @@ def listing_keywords(*others: type) -> Callable[[Function], Function]:
 
 
 def _all_options() -> dict[str, tuple[Field[Any], str]]:
-    """Every option by name, with the learners that have it; an empty string for those of all."""
+    """Every option by name, with the learners that have it and their own defaults; an empty string for those of all."""
     found = {item.name: (item, "") for item in fields(CompressOptions)}
+    owners: dict[str, list[tuple[str, Field[Any]]]] = {}
     for learner in LEARNER_OPTIONS.values():
         for item in fields(learner):
-            owner = "straight-through and encoder" if item.name in _BATCH else learner.name
-            found.setdefault(item.name, (item, owner))
+            owners.setdefault(item.name, []).append((learner.name, item))
+    for option_name, learners in owners.items():
+        item = learners[0][1]
+        named = [name if own.default == item.default else f"{name} ({own.default!r})" for name, own in learners]
+        found[option_name] = (item, listed(named))
     return found
-
-
-_BATCH = {item.name for item in fields(BatchOptions)}
 
 
 def _text(item: Field[Any], owner: str = "") -> str:

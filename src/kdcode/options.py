@@ -17,11 +17,17 @@ from kdcode.codec.transform.spec import MAX_ROWS_PER_BLOCK
 from kdcode.errors import OptionError
 from kdcode.option_fields import check_fields, option
 from kdcode.symbols import RowNumbers, StoredSymbols
+from kdcode.wording import listed
 
 EFFORTS = ("fast", "normal", "best")
 STARTS = ("random", "warm", "additive")
 ESTIMATORS = ("straight-through", "soft", "gumbel")
 LOSSES = ("squared", "cosine")
+TEMPERATURE_STEPS = ("epoch", "update")
+
+_DECAY = "Temperature decay: T = T0 / (1 + decay * t), with epochs as t; 0 keeps T constant."
+_LOGIT_LR = "Initial learning rate of the code logits or the encoder network."
+_CODEWORD_LR = "Initial learning rate of codewords and composition, for vectors scaled to unit variance."
 
 
 @dataclass(frozen=True)
@@ -47,20 +53,13 @@ class BatchOptions(LearnerOptions):
     """What learners that go over the table in batches of rows have in common."""
 
     temperature: float = option(1.0, "Initial softmax temperature T0.", above=0)
-    temperature_decay: float = option(
-        0.0, "Temperature decay: T = T0 / (1 + decay * epoch); 0 keeps T constant.", low=0
-    )
+    temperature_decay: float = option(0.0, _DECAY, low=0)
     epochs: int | None = option(
         None, "Passes over the table; by default 100, or fewer (at least 40) above 20,000 rows.", low=1
     )
     batch_size: int = option(1000, "Rows per update.", low=1)
-    logit_lr: float = option(0.05, "Initial learning rate of the code logits or the encoder network.", above=0)
-    codeword_lr: float = option(
-        0.05, "Initial learning rate of codewords and composition, for vectors scaled to unit variance.", above=0
-    )
-    refine_rounds: int = option(
-        5, "Rounds of exact refinement of codes and codewords after training; 0 for none.", low=0
-    )
+    logit_lr: float = option(0.05, _LOGIT_LR, above=0)
+    codeword_lr: float = option(0.05, _CODEWORD_LR, above=0)
 
     def epochs_for(self, num_embeddings: int) -> int:
         """Passes over a table of N rows: what was asked for, or enough for codes to stop changing."""
@@ -68,8 +67,17 @@ class BatchOptions(LearnerOptions):
 
 
 @dataclass(frozen=True)
-class GradientOptions(BatchOptions):
-    """The paper's Algorithm 1: gradients through a straight-through estimator; the default for an LSTM."""
+class RefinedOptions(BatchOptions):
+    """What learners have in common whose codes are refined at the end."""
+
+    refine_rounds: int = option(
+        5, "Rounds of exact refinement of codes and codewords after training; 0 for none.", low=0
+    )
+
+
+@dataclass(frozen=True)
+class GradientOptions(RefinedOptions):
+    """Algorithm 1 with second-order gradients, row-wise steps, Adam, revival, refinement; the default for an LSTM."""
 
     name: ClassVar[str] = "straight-through"
     start: str | None = option(
@@ -82,12 +90,28 @@ class GradientOptions(BatchOptions):
         "straight-through", "Gradient estimator for the discrete choice of codewords.", choices=ESTIMATORS
     )
     curvature: float = option(
-        0.8, "Final weight of the second-order term in the gradient of the codes; 0 gives Algorithm 1.", low=0
+        0.8, "Final weight of the second-order term in the gradient of the codes; 0 for the plain gradient.", low=0
     )
 
 
 @dataclass(frozen=True)
-class EncoderOptions(BatchOptions):
+class Algorithm1Options(BatchOptions):
+    """Algorithm 1 as the paper prints it: straight-through gradients, a falling temperature, plain SGD, nothing else.
+
+    t counts epochs, or updates, with which codes freeze early. Constant rates go with the squared error: `logit_lr`
+    with that of a row, `composition_lr` with the mean of a batch, `codeword_lr` with K/D times this mean (at most 1).
+    """
+
+    name: ClassVar[str] = "algorithm-1"
+    temperature_decay: float = option(1.0, _DECAY, low=0)
+    logit_lr: float = option(0.001, _LOGIT_LR, above=0)
+    codeword_lr: float = option(0.5, _CODEWORD_LR, above=0)
+    composition_lr: float = option(0.003, "Learning rate of H, and of U and b of an LSTM.", above=0)
+    temperature_step: str = option("epoch", "What t counts in the temperature.", choices=TEMPERATURE_STEPS)
+
+
+@dataclass(frozen=True)
+class EncoderOptions(RefinedOptions):
     """An encoder network with Gumbel-softmax (Shu and Nakayama, 2017), which codes unseen vectors too."""
 
     name: ClassVar[str] = "encoder"
@@ -101,7 +125,8 @@ class RandomOptions(LearnerOptions):
 
 
 LEARNER_OPTIONS: dict[str, type[LearnerOptions]] = {
-    options.name: options for options in (AdditiveOptions, GradientOptions, EncoderOptions, RandomOptions)
+    options.name: options
+    for options in (AdditiveOptions, GradientOptions, Algorithm1Options, EncoderOptions, RandomOptions)
 }
 """The one table of learners and their options."""
 
@@ -151,7 +176,7 @@ class CompressOptions:
     )
     learner: LearnerOptions | None = option(
         None,
-        "How codes are learned: additive (default), straight-through (default for lstm), encoder or random.",
+        "How codes are learned: additive (default), straight-through (default of lstm), algorithm-1, encoder, random.",
         choices=tuple(LEARNER_OPTIONS),
     )
     seed: int = option(0, "Random seed; the same seed gives the same codes.", low=0, high=(1 << 63) - 1)
@@ -201,7 +226,7 @@ class CompressOptions:
         if self.rotation and learner.name != "additive":
             raise OptionError(f"rotation is learned by the additive learner alone, got the learner {learner.name!r}")
         if learner.name == "additive" and self.composition == "lstm":
-            raise OptionError("learner must be straight-through or random for an LSTM; additive is for sums")
+            raise OptionError("learner must be straight-through, algorithm-1 or random for an LSTM, not additive")
         if learner.name == "encoder" and self.composition != "linear":
             raise OptionError(f"composition must be linear for the encoder, got {self.composition!r}")
 
@@ -320,6 +345,6 @@ def _default_options(learner: str) -> LearnerOptions:
 def _why_not(name: str, learner: LearnerOptions, own: set[str]) -> str:
     owners = [other.name for other in LEARNER_OPTIONS.values() if name in {item.name for item in fields(other)}]
     if owners:
-        return f"{name} is an option of the learner {' and '.join(owners)}; the learner here is {learner.name}"
+        return f"{name} is an option of the learner {listed(owners)}; the learner here is {learner.name}"
     known = sorted({*own, *(item.name for item in fields(learner))})
     return f"there is no option {name!r}; the options are {', '.join(known)}"

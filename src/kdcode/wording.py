@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+
+def listed(words: Sequence[str]) -> str:
+    """One, or one and another, or one, another and a third."""
+    return " and ".join([*([", ".join(words[:-1])] if len(words) > 1 else []), *words[-1:]])
+
 
 def percent(share: float) -> str:
     """A share in whole percent; what is not all is never called 100%, and what is there never 0%."""

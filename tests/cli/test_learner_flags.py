@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from kdcode.cli import main
 from kdcode.cli.flags import FlaggedCommand
 from kdcode.cli.learner_flags import compress_sections, learner_sections, take_options
-from kdcode.options import LEARNER_OPTIONS, CompressOptions, EncoderOptions, GradientOptions
+from kdcode.options import LEARNER_OPTIONS, Algorithm1Options, CompressOptions, EncoderOptions, GradientOptions
 
 
 def parse(*args):
@@ -24,7 +24,13 @@ def parse(*args):
 
 def test_an_option_that_several_learners_have_stands_once():
     sections = learner_sections()
-    assert list(sections) == ["Additive learner", "Straight-through and encoder learners", "Straight-through learner"]
+    assert list(sections) == [
+        "Additive learner",
+        "Straight-through, algorithm-1 and encoder learners",
+        "Straight-through and encoder learners",
+        "Straight-through learner",
+        "Algorithm-1 learner",
+    ]
     names = [flag.name for flags in sections.values() for flag in flags]
     assert len(names) == len(set(names))
     assert set(names) == {item.name for options in LEARNER_OPTIONS.values() for item in fields(options)}
@@ -50,7 +56,8 @@ def test_flags_reach_the_options_of_their_learner():
         ),
         (
             ("--batch-size", "10", "--learner", "random"),
-            "--batch-size is an option of the learner straight-through and encoder; the learner here is random",
+            "--batch-size is an option of the learner straight-through, algorithm-1 and encoder; the learner here is "
+            "random",
         ),
         (
             ("--effort", "normal", "--composition", "lstm"),
@@ -74,7 +81,7 @@ def test_a_flag_of_another_learner_is_refused_even_with_its_default(words, messa
         (("--learner", "encoder", "--temperature-decay", "-1"), "--temperature-decay must be a number of at least 0"),
         (
             ("--learner", "additive", "--composition", "lstm"),
-            "--learner must be straight-through or random for an LSTM",
+            "--learner must be straight-through, algorithm-1 or random for an LSTM",
         ),
         (("--groups", "2"), "--groups are for the grouped composition"),
         (("--rotation",), "--rotation is for product and grouped compositions"),
@@ -104,3 +111,12 @@ def test_the_full_help_of_compress_has_every_option_under_its_heading():
     assert headings == ["Options", "Codes", *learner_sections(), "Reading"]
     for options in (CompressOptions, *LEARNER_OPTIONS.values()):
         assert all(f"--{item.name.replace('_', '-')} " in text for item in fields(options))
+
+
+def test_a_learner_with_another_default_says_so_and_has_it():
+    text = CliRunner().invoke(main, ["compress", "--help-all"], terminal_width=100).output
+    assert "The default of algorithm-1 is 1.0." in " ".join(text.split())
+    _, seen = parse("--learner", "algorithm-1", "--temperature-step", "update")
+    assert seen["options"].learner == Algorithm1Options(temperature_decay=1.0, temperature_step="update")
+    _, seen = parse("--learner", "algorithm-1", "--temperature-decay", "0")
+    assert seen["options"].learning.temperature_decay == 0

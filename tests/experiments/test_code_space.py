@@ -91,7 +91,7 @@ def test_a_tiny_run_writes_what_was_kept(run_tiny, committed):
     kept = committed("code_space")
     kept_parts = check(kept)
     assert not kept["settings"]["tiny"]
-    assert result.keys() == kept.keys()
+    assert result.keys() >= kept.keys()  # older results lack where they are from
     assert {name: rows[0].keys() for name, rows in parts.items()} == {
         name: rows[0].keys() for name, rows in kept_parts.items()
     }

@@ -64,7 +64,7 @@ def test_words_of_a_set_share_codes():
 def test_a_tiny_run_measures_shows_and_draws(tiny, committed):
     result, page, printed, folder = tiny
     kept = committed("glove_codes")
-    assert result.keys() == kept.keys()
+    assert result.keys() >= kept.keys()  # older results lack where they are from
     for part in ("rows", "similarity", "word_sets", "runs"):
         assert result[part][0].keys() == kept[part][0].keys()
     assert result["settings"]["seed"] == 4

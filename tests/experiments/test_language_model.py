@@ -6,6 +6,7 @@ import pytest
 import torch
 from language_model import (
     LARGE,
+    LARGE_SHORTENED,
     SMALL,
     LanguageModel,
     Trainer,
@@ -146,3 +147,39 @@ def test_the_table_of_a_trained_model_is_read_from_its_checkpoint(tmp_path):
     table = trained_table(tmp_path / "run.pt", CORPUS)
     assert torch.equal(torch.from_numpy(table.matrix), model.embedding.weight.detach())
     assert list(table.symbols) == CORPUS.words
+
+
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_a_run_that_is_killed_within_an_epoch_ends_with_the_same_weights(tmp_path, monkeypatch, bfloat16):
+    recipe = replace(TINY, epochs=2, dropout=0.3, bfloat16=bfloat16)
+    monkeypatch.setattr(Trainer, "save_seconds", 0.0)
+    whole = fresh(recipe=recipe)
+    expected = Trainer(whole, recipe).train(CORPUS)
+
+    class KilledError(Exception):
+        pass
+
+    def kill(run, done, of):
+        if run.epoch == 1 and done == of // 2:
+            raise KilledError
+
+    checkpoint = tmp_path / "model.pt"
+    with pytest.raises(KilledError):
+        Trainer(fresh(recipe=recipe), recipe, checkpoint).train(CORPUS, kill)
+    torch.manual_seed(99)  # another process draws otherwise
+    model = fresh(recipe=recipe)
+    steps = []
+    found = Trainer(model, recipe, checkpoint).train(CORPUS, lambda run, done, of: steps.append((run.epoch, done)))
+    assert steps[0][0] == 1
+    assert steps[0][1] > 1  # it does not begin the epoch again
+    for name, value in whole.state_dict().items():
+        assert torch.equal(model.state_dict()[name], value), name
+    assert found.train_perplexity == expected.train_perplexity
+    assert found.valid_perplexity == expected.valid_perplexity
+
+
+def test_the_shortened_large_recipe_is_the_large_one_in_proportion():
+    assert LARGE_SHORTENED.rate_factor(LARGE_SHORTENED.epochs - 1) == pytest.approx(LARGE.rate_factor(LARGE.epochs - 1))
+    whole, short = (recipe.constant_epochs / recipe.epochs for recipe in (LARGE, LARGE_SHORTENED))
+    assert short == pytest.approx(whole, abs=0.5 / LARGE_SHORTENED.epochs)
+    assert replace(LARGE_SHORTENED, epochs=55, constant_epochs=14, decay=LARGE.decay, bfloat16=False) == LARGE

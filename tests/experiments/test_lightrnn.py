@@ -88,7 +88,7 @@ def test_a_second_run_keeps_what_is_finished(tiny, run_tiny):
 
 
 def test_the_kept_result_compares_ten_thousand_words(kept, tiny):
-    assert kept.keys() == tiny[0].keys()
+    assert kept.keys() <= tiny[0].keys()
     assert kept["rows"][0].keys() == tiny[0]["rows"][0].keys()
     assert not kept["settings"]["tiny"]
     assert {"kdcode", "numpy", "scipy", "torch", "python"} <= kept["versions"].keys()

@@ -48,7 +48,7 @@ def test_a_tiny_run_writes_what_was_kept(run_tiny, committed):
     kept = committed("temperature")
     check(kept)
     assert not kept["settings"]["tiny"]
-    assert result.keys() == kept.keys()
+    assert result.keys() >= kept.keys()  # older results lack where they are from
     assert result["rows"][0].keys() == kept["rows"][0].keys()
     assert {"numpy", "torch", "kdcode"} <= kept["versions"].keys()
     assert kept["date"]

@@ -59,3 +59,21 @@ def test_numbers_that_are_not_positive_are_refused(arguments):
 def test_a_model_without_such_layers_is_refused():
     with pytest.raises(OptionError, match="no layer that learns codes"):
         TemperatureSchedule(nn.Linear(2, 2), steps=5)
+
+
+def test_the_papers_formula():
+    model = layer()
+    schedule = TemperatureSchedule(model, start=2.0, decay=0.5)
+    seen = [model.temperature]
+    for _ in range(4):
+        schedule.step()
+        seen.append(model.temperature)
+    assert seen == pytest.approx([2 / (1 + 0.5 * step) for step in range(5)])
+
+
+def test_the_two_formulas_are_not_mixed():
+    for wrong in ({}, {"steps": 5, "decay": 1.0}, {"decay": 1.0, "end": 0.5}):
+        with pytest.raises(OptionError, match="give steps, or else decay"):
+            TemperatureSchedule(layer(), **wrong)
+    with pytest.raises(OptionError, match="must be positive"):
+        TemperatureSchedule(layer(), decay=0.0)

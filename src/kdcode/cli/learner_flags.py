@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kdcode.cli.flags import Sections, flags_for, is_given, naming_flags, reading_sections, take
+from kdcode.wording import listed
 
 if TYPE_CHECKING:
     from kdcode.options import CompressOptions
@@ -26,9 +27,23 @@ def learner_sections() -> Sections:
 
     sections: dict[str, list[click.Option]] = {}
     for name, learners in _owners().items():
-        title = f"{' and '.join(learners).capitalize()} learner{'s' if len(learners) > 1 else ''}"
-        sections.setdefault(title, []).extend(flags_for(LEARNER_OPTIONS[learners[0]], only=[name]))
+        title = f"{listed(learners).capitalize()} learner{'s' if len(learners) > 1 else ''}"
+        (flag,) = flags_for(LEARNER_OPTIONS[learners[0]], only=[name])
+        flag.help = " ".join([flag.help or "", *_other_defaults(name, learners)])
+        sections.setdefault(title, []).append(flag)
     return sections
+
+
+def _other_defaults(name: str, learners: list[str]) -> list[str]:
+    """Sentences about learners whose default is not that of the first one, which click shows."""
+    from kdcode.options import LEARNER_OPTIONS
+
+    first, *others = (getattr(LEARNER_OPTIONS[learner], name) for learner in learners)
+    return [
+        f"The default of {learner} is {value}."
+        for learner, value in zip(learners[1:], others, strict=True)
+        if value != first
+    ]
 
 
 def take_options(values: dict[str, Any]) -> CompressOptions:

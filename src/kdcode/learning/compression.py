@@ -34,7 +34,7 @@ from kdcode.learning.table_shard import TableShard
 from kdcode.learning.training_table import TrainingTable
 from kdcode.learning.transform import CODING_STEPS, transform_coded
 from kdcode.option_keywords import listing_keywords
-from kdcode.options import BatchOptions, CompressOptions, GradientOptions, checked_spec
+from kdcode.options import BatchOptions, CompressOptions, GradientOptions, RefinedOptions, checked_spec
 from kdcode.provenance import CURVE
 
 
@@ -321,4 +321,4 @@ def _gathered(shard: TableShard, own: CodedTable) -> tuple[CodedTable | None, Ta
 def _codes_may_move(options: CompressOptions) -> bool:
     """Whether codes are searched once more after rounding: not where they are to stay what the learner found."""
     chosen = options.learning
-    return chosen.refine_rounds > 0 if isinstance(chosen, BatchOptions) else chosen.name == "additive"
+    return chosen.refine_rounds > 0 if isinstance(chosen, RefinedOptions) else chosen.name == "additive"

@@ -12,6 +12,7 @@ from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.additive.codebook_learner import CODEBOOK_SCHEDULES, CodebookLearner, left_to_judge
 from kdcode.learning.additive.learner import AdditiveLearner
+from kdcode.learning.gradient.algorithm_1 import Algorithm1Learner
 from kdcode.learning.gradient.encoder import fresh_encoder
 from kdcode.learning.gradient.encoder_learner import EncoderLearner
 from kdcode.learning.gradient.learner import GradientLearner
@@ -19,9 +20,17 @@ from kdcode.learning.gradient.refinement import refine, solve_if_better
 from kdcode.learning.progress import StepReport
 from kdcode.learning.run import Run
 from kdcode.learning.solution import Solution, Start, unused_codewords
-from kdcode.learning.starts import lstm_start, random_start, warm_start
+from kdcode.learning.starts import fresh_start, lstm_start, random_start, warm_start
 from kdcode.learning.training_table import TrainingTable
-from kdcode.options import AdditiveOptions, BatchOptions, CompressOptions, EncoderOptions, GradientOptions
+from kdcode.options import (
+    AdditiveOptions,
+    Algorithm1Options,
+    BatchOptions,
+    CompressOptions,
+    EncoderOptions,
+    GradientOptions,
+    RefinedOptions,
+)
 
 _ADDITIVE, _GRADIENT, _REFINE = range(3)
 """The stages, as checkpoints number them."""
@@ -55,7 +64,7 @@ def codeword_work(spec: CodecSpec, effort: str) -> dict[int, list[float]]:
 
 
 def learn_by_gradient(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
-    """Algorithm 1 from the chosen start, then rounds of exact refinement."""
+    """Improved gradients from the chosen start (see `GradientLearner`), then rounds of exact refinement."""
     chosen = cast(GradientOptions, options.learning)
     make_start = {"random": random_start, "warm": warm_start, "additive": None}[start_of(spec, chosen)]
     if make_start is None:
@@ -71,6 +80,13 @@ def learn_by_gradient(training: TrainingTable, spec: CodecSpec, options: Compres
         learner.module.load_state_dict(best.weights)
         found = Solution(best.codes, learner.module)
     return refine(training, found, _refine_rounds(spec, chosen), run, _REFINE)
+
+
+def learn_by_algorithm_1(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+    """The paper's Algorithm 1 from random logits and fresh weights, and nothing after it."""
+    start = fresh_start(training, spec, options.seed)
+    learner = Algorithm1Learner(training, start, cast(Algorithm1Options, options.learning), options.seed)
+    return Solution(learner.run(run, _GRADIENT).codes, learner.module)
 
 
 def learn_by_encoder(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
@@ -112,6 +128,7 @@ Learner = Callable[[TrainingTable, CodecSpec, CompressOptions, Run], Solution]
 LEARNERS: dict[str, Learner] = {
     "additive": learn_additive,
     "straight-through": learn_by_gradient,
+    "algorithm-1": learn_by_algorithm_1,
     "encoder": learn_by_encoder,
     "random": learn_random,
 }
@@ -135,6 +152,8 @@ def stage_work(num_embeddings: int, spec: CodecSpec, options: CompressOptions) -
     per_epoch, per_round = _LSTM_WORK if spec.composition == "lstm" else _SUM_WORK
     batches = -(-num_embeddings // chosen.batch_size)
     stages[_GRADIENT] = [per_epoch / batches] * (batches * chosen.epochs_for(num_embeddings))
+    if not isinstance(chosen, RefinedOptions):
+        return stages
     return {**stages, _REFINE: [per_round] * _refine_rounds(spec, chosen)}
 
 
@@ -182,7 +201,7 @@ def _is_past(run: Run, stage: int) -> bool:
     return run.resumed_stage is not None and run.resumed_stage > stage
 
 
-def _refine_rounds(spec: CodecSpec, chosen: BatchOptions) -> int:
+def _refine_rounds(spec: CodecSpec, chosen: RefinedOptions) -> int:
     return min(chosen.refine_rounds, _LSTM_ROUNDS) if spec.composition == "lstm" else chosen.refine_rounds
 
 

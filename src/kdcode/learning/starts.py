@@ -25,8 +25,8 @@ def random_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
     """Codes drawn evenly and fresh codewords."""
     device = training.vectors.device
     generator = generator_for(seed, "start")
-    size, length = spec.codebook_size, spec.code_length
-    codes = training.share.drawn(lambda rows: torch.randint(size, (rows, length), generator=generator)).to(device)
+    length = spec.code_length
+    codes = _drawn_codes(training, spec, generator)
     module = make_module(spec, generator=generator)
     if isinstance(module, LstmModule):
         shape = (spec.code_length, spec.codebook_size, spec.embedding_dim)
@@ -36,6 +36,20 @@ def random_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
     if isinstance(module, BlockSumModule) and spec.is_rotated:
         principal_basis(training, module)
     return Start(codes, module, "random")
+
+
+def fresh_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
+    """Codes drawn evenly and a fresh module, with nothing known of the table."""
+    generator = generator_for(seed, "start")
+    codes = _drawn_codes(training, spec, generator)
+    return Start(codes, make_module(spec, generator=generator).to(codes.device), "random")
+
+
+def _drawn_codes(training: TrainingTable, spec: CodecSpec, generator: torch.Generator) -> Tensor:
+    """(N, D) codes drawn evenly."""
+    size, length = spec.codebook_size, spec.code_length
+    codes = training.share.drawn(lambda rows: torch.randint(size, (rows, length), generator=generator))
+    return codes.to(training.vectors.device)
 
 
 @torch.no_grad()

@@ -1,1 +1,1 @@
-"""Learning by gradient: the paper's Algorithm 1, the encoder network, and exact refinement after either."""
+"""Learning by gradient: the paper's Algorithm 1, an improved one, the encoder network, and exact refinement."""

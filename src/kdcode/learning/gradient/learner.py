@@ -1,4 +1,7 @@
-"""GradientLearner: codes and codewords by gradient (Algorithm 1 of the paper), one batch of rows at a time."""
+"""GradientLearner: Algorithm 1 with a second-order term, row-wise steps, Adam, falling rates and revived codewords.
+
+The paper's own is `Algorithm1Learner`.
+"""
 
 from __future__ import annotations
 
