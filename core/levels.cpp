@@ -1,0 +1,522 @@
+#include "levels.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "dispatch.hpp"
+
+namespace kdcode {
+
+// A part of a number line of 2^bits that a symbol has.
+struct Op {
+  std::uint32_t start, frequency;
+  unsigned bits;
+};
+
+namespace {
+
+constexpr std::uint32_t whole_range = 1u << 24, least_range = 1u << 16;
+constexpr std::uint32_t bytes_ahead = 3;  // that a code holds
+constexpr std::size_t lanes = 16, few_blocks = 4, zeros_after = 8;
+
+// One reader. `bytes` has zeros after its end, and `last` is as far as it goes.
+struct Reader {
+  const std::uint8_t* bytes;
+  std::uint32_t code, range, place, last;
+  Damage damage = Damage::none;
+
+  void begin(const std::uint8_t* from, std::uint32_t most) {
+    bytes = from, last = most, place = bytes_ahead, range = whole_range;
+    code = std::uint32_t{from[0]} << 16 | std::uint32_t{from[1]} << 8 | from[2];
+  }
+  // Where the code lies among 2^bits places.
+  std::uint32_t place_of(unsigned bits) {
+    const std::uint32_t found = code / (range >> bits), most = (1u << bits) - 1;
+    if (found <= most) return found;
+    damage = Damage::no_symbol;
+    return most;
+  }
+  void take(std::uint32_t start, std::uint32_t frequency, unsigned bits) {
+    const std::uint32_t unit = range >> bits;
+    code -= unit * start;
+    range = unit * frequency;
+    while (range < least_range) {
+      range <<= 8;
+      code = code << 8 | bytes[place];
+      place = std::min(place + 1, last);
+    }
+    code &= whole_range - 1;  // no lawful code needs it
+  }
+  std::uint32_t bit() {
+    const std::uint32_t found = place_of(1);
+    take(found, 1, 1);
+    return found;
+  }
+};
+
+// How many bits a block still has room for: a reader may halve its range so often before the end.
+int room_of(std::uint32_t range, std::uint32_t place, std::uint32_t length) {
+  return std::bit_width(range) - 1 - 8 * (static_cast<int>(place) - static_cast<int>(length));
+}
+
+// The value of one coordinate by its marginal table; what is escaped follows in bits (Exp-Golomb).
+std::uint32_t read_value(const Marginal& own, Reader* reader) {
+  const std::uint32_t place = reader->place_of(tail_bits);
+  const auto after = std::upper_bound(own.starts.begin(), own.starts.end() - 1, place);
+  const auto value = static_cast<std::size_t>(after - own.starts.begin()) - 1;
+  reader->take(own.starts[value], own.size(value), tail_bits);
+  if (value != own.escape()) return static_cast<std::uint32_t>(value);
+  unsigned bits = 0;
+  while (reader->bit() != 0) {
+    if (++bits > most_excess_bits) {
+      reader->damage = Damage::too_large;
+      return 0;
+    }
+  }
+  std::uint32_t excess = 1;
+  for (unsigned i = 0; i < bits; ++i) excess = 2 * excess + reader->bit();
+  return static_cast<std::uint32_t>(value) + excess - 1;
+}
+
+std::int32_t multiple_of(std::uint32_t value, unsigned quantizer) {
+  if (value == 0) return 0;
+  const auto multiple = static_cast<std::int32_t>(2 * ((value + 1) / 2) - quantizer);
+  return value % 2 != 0 ? multiple : -multiple;
+}
+
+std::uint32_t value_of(std::int32_t multiple, unsigned quantizer) {
+  const auto magnitude = static_cast<std::uint32_t>(magnitude_of(multiple, quantizer));
+  return magnitude == 0 ? 0 : multiple > 0 ? 2 * magnitude - 1 : 2 * magnitude;
+}
+
+// The group as tables have it: coordinates of quantizer 0 first. The order maps a place in the table to a coordinate.
+struct Order {
+  unsigned ones = 0;
+  std::uint8_t at[4] = {};
+
+  Order(unsigned pattern, unsigned size) {
+    unsigned place = 0;
+    for (unsigned quantizer = 0; quantizer < 2; ++quantizer) {
+      for (unsigned i = 0; i < size; ++i) {
+        if ((pattern >> i & 1) == quantizer) at[place++] = static_cast<std::uint8_t>(i);
+      }
+      if (quantizer == 0) ones = size - place;
+    }
+  }
+};
+
+// A tuple behind the escape of a main table, in the order of the table.
+void read_tail(const LevelTables& tables, unsigned size, unsigned context, unsigned ones, Reader* reader,
+               std::int32_t* multiples) {
+  const Tail& tail = tables.tail(size, context, ones);
+  const std::uint32_t place = reader->place_of(tail_bits);
+  const auto after = std::upper_bound(tail.starts.begin(), tail.starts.end(), place);
+  const auto found = static_cast<std::size_t>(after - tail.starts.begin()) - 1;
+  const std::uint32_t end = found + 1 < tail.starts.size() ? tail.starts[found + 1] : tail_total;
+  reader->take(tail.starts[found], end - tail.starts[found], tail_bits);
+  for (unsigned i = 0; i < size; ++i) {
+    if (found < tail.values.size()) {
+      multiples[i] = static_cast<std::int8_t>(tail.values[found] >> (8 * i) & 255);
+    } else {
+      const unsigned quantizer = i >= size - ones;
+      multiples[i] = multiple_of(read_value(tables.marginal(context, quantizer), reader), quantizer);
+    }
+  }
+}
+
+// What the lanes of a kernel call where a group was escaped.
+struct EscapeReader {
+  const LevelTables* tables;
+  const std::uint8_t* bytes;
+  std::uint32_t stride;
+  std::size_t first_block;
+  std::size_t blocks;
+  std::vector<LargeLevel>* large;
+  Damage damage[lanes] = {};
+
+  static std::uint32_t read(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
+                            unsigned ones, LaneReaders* readers) {
+    auto& own = *static_cast<EscapeReader*>(self);
+    Reader reader{own.bytes + std::size_t{lane} * own.stride, readers->code[lane], readers->range[lane],
+                  readers->place[lane], own.stride - 4};
+    std::int32_t multiples[4] = {};
+    read_tail(*own.tables, size, context, ones, &reader, multiples);
+    readers->code[lane] = reader.code;
+    readers->range[lane] = reader.range;
+    readers->place[lane] = reader.place;
+    if (reader.damage != Damage::none) own.damage[lane] = reader.damage;
+    std::uint32_t tuple = 0;
+    for (unsigned i = 0; i < size; ++i) {
+      if (std::abs(multiples[i]) <= largest_small) {
+        tuple |= static_cast<std::uint32_t>(multiples[i] & 255) << (8 * i);
+      } else {  // the kernel needs its parity alone: the smallest multiple of the same quantizer, sign and parity
+        const bool odd = parity_of(multiples[i]) != 0;
+        const unsigned quantizer = multiples[i] & 1;
+        const std::int32_t small = multiple_of((odd ? 1u : 3u) + (multiples[i] < 0 ? 1u : 0u), quantizer);
+        tuple |= static_cast<std::uint32_t>(small & 255) << (8 * i);
+        // Where the coordinate is follows from the pattern, which the kernel knows: `at` carries it in its upper bits.
+        const std::uint32_t pattern = at >> 28;
+        const Order order(pattern, size);
+        if (lane < own.blocks) {
+          own.large->push_back({own.first_block + lane, (at & 0xfffffffu) + order.at[i], multiples[i] - small});
+        }
+      }
+    }
+    return tuple;
+  }
+};
+
+// What follows the levels of a block.
+Damage finish(std::uint32_t code, std::uint32_t range, std::uint32_t place, std::uint32_t length, Sides* sides) {
+  const int room = room_of(range, place, length);
+  if (room < 0) return Damage::too_long;
+  sides->count = std::min<std::uint32_t>(static_cast<std::uint32_t>(room), most_sides);
+  sides->above = std::min(code / (range >> sides->count), (1u << sides->count) - 1);
+  return Damage::none;
+}
+
+}  // namespace
+
+std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char** why) {
+  const auto refuse = [&](const char* reason) {
+    *why = reason;
+    return nullptr;
+  };
+  std::unique_ptr<LevelCodec> made(new LevelCodec);
+  made->trellis_ = trellis_of(shape.states);
+  if (made->trellis_ == nullptr) return refuse("states: expected 1, 32, 64, 128 or 256");
+  if (shape.dim < 1 || shape.dim > 1u << 20) return refuse("dim: expected 1 to 1,048,576");
+  if (shape.rows < 1 || shape.rows > most_rows) return refuse("rows: expected 1 to 64 in a block");
+  if (shape.lengths.empty() || shape.lengths.size() > most_classes) return refuse("lengths: expected 1 to 256");
+  if (shape.class_contexts.size() != shape.lengths.size()) return refuse("class_contexts: expected one for each length");
+  if (shape.group_sizes.size() != shape.group_contexts.size()) return refuse("groups: expected a context for each");
+  if (shape.centroid_frequencies.size() > most_centroids) return refuse("centroids: expected at most 8,192");
+  if (!made->tables_.set(shape.magnitudes, shape.weights, shape.has_signs)) {
+    return refuse("magnitudes: they do not fit the weights, or there are more than 64 contexts");
+  }
+  made->dim_ = shape.dim;
+  made->lengths_.assign(shape.lengths.begin(), shape.lengths.end());
+  made->class_contexts_.assign(shape.class_contexts.begin(), shape.class_contexts.end());
+  made->group_sizes_.assign(shape.group_sizes.begin(), shape.group_sizes.end());
+  made->group_contexts_.assign(shape.group_contexts.begin(), shape.group_contexts.end());
+  for (const std::uint32_t length : made->lengths_) {
+    if (length > 8 * shape.rows * shape.dim + 64) return refuse("lengths: a block takes at most 8 bytes a level and 64");
+    made->longest_ = std::max(made->longest_, length);
+  }
+  std::size_t covered = 0;
+  for (std::size_t i = 0; i < made->group_sizes_.size(); ++i) {
+    const std::uint8_t size = made->group_sizes_[i];
+    if (size != 1 && size != 2 && size != 4) return refuse("group_sizes: expected 1, 2 or 4");
+    if (covered % 4 + size > 4) return refuse("group_sizes: a group must lie in one quad");
+    if (made->group_contexts_[i] >= made->tables_.contexts()) return refuse("group_contexts: there is no such context");
+    made->group_of_.insert(made->group_of_.end(), size, 0);
+    covered += size;
+    if (covered > shape.dim) return refuse("group_sizes: they add up to more coordinates than there are");
+  }
+  std::uint64_t numbers = 0;
+  for (const std::uint16_t frequency : shape.centroid_frequencies) {
+    if (frequency == 0) return refuse("centroid_frequencies: expected numbers of at least 1");
+    made->number_starts_.push_back(static_cast<std::uint32_t>(numbers << 16 | frequency));
+    numbers += frequency;
+    if (numbers > tail_total) break;
+  }
+  if (!shape.centroid_frequencies.empty() && numbers != tail_total) {
+    return refuse("centroid_frequencies: they must add up to 32,768");
+  }
+  if (numbers != 0) {
+    made->number_slots_.resize(tail_total + 1);
+    for (std::size_t i = 0; i < made->number_starts_.size(); ++i) {
+      const std::uint32_t start = made->number_starts_[i] >> 16, count = made->number_starts_[i] & 0xffff;
+      std::fill_n(made->number_slots_.begin() + start, count, static_cast<std::uint16_t>(i));
+    }
+  }
+  made->set_steps();
+  LevelPlan& plan = made->plan_;
+  plan.slots = made->tables_.slots();
+  plan.values = made->tables_.values();
+  plan.group_sizes = made->group_sizes_.data();
+  plan.group_contexts = made->group_contexts_.data();
+  plan.steps = made->steps_.data();
+  plan.number_slots = numbers != 0 ? made->number_slots_.data() : nullptr;
+  plan.number_starts = numbers != 0 ? made->number_starts_.data() : nullptr;
+  plan.groups = static_cast<std::uint32_t>(made->group_sizes_.size());
+  plan.dim = static_cast<std::uint32_t>(covered);
+  plan.width = (plan.dim + 3) / 4 * 4;
+  plan.rows = static_cast<std::uint32_t>(shape.rows);
+  plan.contexts = made->tables_.contexts();
+  for (const unsigned size : {1u, 2u, 4u}) plan.first_table[size] = made->tables_.number(size, 0);
+  std::size_t coordinate = 0;
+  for (std::size_t group = 0; group < made->group_sizes_.size(); ++group) {
+    for (unsigned i = 0; i < made->group_sizes_[group]; ++i) {
+      made->group_of_[coordinate++] = made->group_contexts_[group];
+    }
+  }
+  std::array<std::array<bool, 256>, 5> needed{};
+  for (std::size_t group = 0; group < made->group_sizes_.size(); ++group) {
+    needed[made->group_sizes_[group]][made->group_contexts_[group]] = true;
+  }
+  for (const unsigned size : {1u, 2u, 4u}) {
+    for (unsigned context = 0; context < plan.contexts; ++context) {
+      if (!needed[size][context]) continue;
+      for (const std::int8_t more : made->class_contexts_) {
+        made->tables_.make(size, static_cast<unsigned>(std::clamp<int>(static_cast<int>(context) + more, 0,
+                                                                       static_cast<int>(plan.contexts) - 1)));
+      }
+    }
+  }
+  return made;
+}
+
+// For each number of coordinates, three tables whose entries add up (exclusive or) to the state after them, and from
+// bit 8 on the quantizers of the next four: by the low and the high four bits of the state, and by the parities.
+void LevelCodec::set_steps() {
+  steps_.assign(5 * 48, 0);
+  const auto after = [&](unsigned state, unsigned parities, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) state = trellis_->next(state, parities >> i & 1);
+    unsigned quantizers = 0;
+    for (unsigned i = 0, later = state; i < 4; ++i) {
+      quantizers |= (trellis_->bits == 0 ? 0 : later & 1) << i;
+      later = trellis_->next(later, 0);
+    }
+    return state | quantizers << 8;
+  };
+  for (unsigned count = 1; count <= 4; ++count) {
+    for (unsigned i = 0; i < 16; ++i) {
+      const unsigned mask = trellis_->states() - 1;
+      steps_[count * 48 + i] = after(i & mask, 0, count);
+      steps_[count * 48 + 16 + i] = after(i << 4 & mask, 0, count);
+      steps_[count * 48 + 32 + i] = after(0, i, count);
+    }
+  }
+}
+
+unsigned LevelCodec::context_of(std::size_t coordinate, std::size_t own) const {
+  const int context = static_cast<int>(group_of_[coordinate]) + class_contexts_[own];
+  return static_cast<unsigned>(std::clamp<int>(context, 0, static_cast<int>(tables_.contexts()) - 1));
+}
+
+float LevelCodec::number_bits(std::size_t number) const {
+  return static_cast<float>(tail_bits) - std::log2(static_cast<float>(number_starts_[number] & 0xffff));
+}
+
+Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
+                        std::int8_t* levels, std::uint16_t* numbers, Sides* sides,
+                        std::vector<LargeLevel>* large) const {
+  const std::size_t count = blocks.size(), block_levels = std::size_t{plan_.rows} * plan_.width;
+  const std::size_t block_numbers = centroids() != 0 ? plan_.rows : 0;
+  const std::uint32_t stride = longest_ + zeros_after;
+  std::vector<std::uint8_t> held(lanes * stride, 0);  // a copy that nobody else changes while it is read
+  std::vector<std::int8_t> spare;
+  std::vector<std::uint16_t> spare_numbers(lanes * plan_.rows);
+  if (count > few_blocks && count % lanes != 0) spare.resize(lanes * block_levels);
+  for (std::size_t start = 0; start < count;) {
+    const std::size_t some = std::min(lanes, count - start);
+    if (some <= few_blocks) {
+      for (std::size_t i = start; i < start + some; ++i) {
+        std::memset(held.data(), 0, stride);
+        std::memcpy(held.data(), blocks[i], lengths_[classes[i]]);
+        const Damage damage = read_one(held.data(), classes[i], i, levels + i * block_levels,
+                                       numbers + i * block_numbers, sides + i, large);
+        if (damage != Damage::none) return damage;
+      }
+      start += some;
+      continue;
+    }
+    LaneReaders readers;
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      const std::size_t block = start + std::min(lane, some - 1);  // lanes without a block read the last one again
+      const std::uint32_t length = lengths_[classes[block]];
+      std::uint8_t* own = held.data() + lane * stride;
+      std::memcpy(own, blocks[block], length);
+      std::memset(own + length, 0, stride - length);
+      Reader reader;
+      reader.begin(own, stride - 4);
+      readers.code[lane] = reader.code, readers.range[lane] = reader.range, readers.place[lane] = reader.place;
+      readers.class_context[lane] = class_contexts_[classes[block]];
+    }
+    EscapeReader escapes{&tables_, held.data(), stride, start, some, large, {}};
+    const bool whole = some == lanes;
+    std::int8_t* to = whole ? levels + start * block_levels : spare.data();
+    KDCODE_CHOSEN(levels_kernels).read(&plan_, held.data(), stride, &readers, to, spare_numbers.data(),
+                                       EscapeReader::read, &escapes);
+    if (!whole) std::memcpy(levels + start * block_levels, to, some * block_levels);
+    if (block_numbers != 0) {
+      std::memcpy(numbers + start * block_numbers, spare_numbers.data(), some * block_numbers * sizeof(std::uint16_t));
+    }
+    for (std::size_t lane = 0; lane < some; ++lane) {
+      if (escapes.damage[lane] != Damage::none) return escapes.damage[lane];
+      if (readers.is_damaged[lane] != 0) return Damage::no_symbol;
+      const std::uint32_t length = lengths_[classes[start + lane]];
+      const Damage damage =
+          finish(readers.code[lane], readers.range[lane], readers.place[lane], length, sides + start + lane);
+      if (damage != Damage::none) return damage;
+    }
+    start += some;
+  }
+  return Damage::none;
+}
+
+Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::size_t block, std::int8_t* levels,
+                            std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large) const {
+  Reader reader;
+  reader.begin(bytes, longest_ + zeros_after - 4);
+  std::uint32_t word = 0;
+  for (std::uint32_t row = 0; row < plan_.rows; ++row) {
+    if (plan_.number_slots != nullptr) {
+      const std::uint16_t number = number_slots_[reader.place_of(tail_bits)];
+      numbers[row] = number;
+      reader.take(number_starts_[number] >> 16, number_starts_[number] & 0xffff, tail_bits);
+    }
+    std::size_t group = 0;
+    for (std::uint32_t coordinate = 0; coordinate < plan_.dim; coordinate += 4) {
+      const std::uint32_t count = std::min<std::uint32_t>(4, plan_.dim - coordinate);
+      std::uint32_t parities = 0;
+      std::int8_t* to = levels + std::size_t{row} * plan_.width + coordinate;
+      std::memset(to, 0, 4);
+      for (std::uint32_t at = 0; at < count; ++group) {
+        const unsigned size = group_sizes_[group], pattern = word >> (8 + at) & ((1u << size) - 1);
+        const int shifted = static_cast<int>(group_contexts_[group]) + class_contexts_[own];
+        const auto context = static_cast<unsigned>(std::clamp<int>(shifted, 0, static_cast<int>(plan_.contexts) - 1));
+        const Order order(pattern, size);
+        const std::size_t table = tables_.number(size, context) + order.ones;
+        const std::uint32_t entry = plan_.slots[(table << main_bits) + reader.place_of(main_bits)];
+        const std::uint32_t symbol = entry >> 24;
+        reader.take(entry & 0xfff, (entry >> 12 & 0xfff) + 1, main_bits);
+        if (symbol != escape_symbol) [[likely]] {
+          const std::uint32_t tuple = plan_.values[(table << 8) + symbol];
+          for (unsigned i = 0; i < size; ++i) {
+            const auto multiple = static_cast<std::int8_t>(tuple >> (8 * i) & 255);
+            to[at + order.at[i]] = multiple;
+            parities |= parity_of(multiple) << (at + order.at[i]);
+          }
+        } else {
+          std::int32_t multiples[4] = {};
+          read_tail(tables_, size, context, order.ones, &reader, multiples);
+          for (unsigned i = 0; i < size; ++i) {
+            const std::uint32_t place = at + order.at[i];
+            parities |= parity_of(multiples[i]) << place;
+            if (std::abs(multiples[i]) <= largest_small) {
+              to[place] = static_cast<std::int8_t>(multiples[i]);
+            } else {
+              large->push_back({block, row * plan_.width + coordinate + place, multiples[i]});
+            }
+          }
+        }
+        at += size;
+      }
+      const std::uint32_t* steps = plan_.steps + count * 48;
+      word = steps[word & 15] ^ steps[16 + (word >> 4 & 15)] ^ steps[32 + parities];
+    }
+  }
+  if (reader.damage != Damage::none) return reader.damage;
+  return finish(reader.code, reader.range, reader.place, lengths_[own], sides);
+}
+
+void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own,
+                      std::vector<Op>* ops) const {
+  ops->clear();
+  unsigned state = 0;
+  for (std::size_t row = 0; row < plan_.rows; ++row) {
+    if (plan_.number_slots != nullptr) {
+      const std::uint32_t entry = number_starts_[numbers[row]];
+      ops->push_back({entry >> 16, entry & 0xffff, tail_bits});
+    }
+    const std::int32_t* from = multiples + row * dim_;
+    std::size_t coordinate = 0;
+    for (std::size_t group = 0; group < group_sizes_.size(); ++group) {
+      const unsigned size = group_sizes_[group], context = context_of(coordinate, own);
+      unsigned pattern = 0;
+      for (unsigned i = 0; i < size; ++i) {
+        pattern |= (trellis_->bits == 0 ? 0 : state & 1) << i;
+        state = trellis_->next(state, parity_of(from[coordinate + i]));
+      }
+      const Order order(pattern, size);
+      std::uint32_t tuple = 0;
+      bool is_small = true;
+      for (unsigned i = 0; i < size; ++i) {
+        const std::int32_t multiple = from[coordinate + order.at[i]];
+        is_small &= std::abs(multiple) <= largest_small;
+        tuple |= static_cast<std::uint32_t>(multiple & 255) << (8 * i);
+      }
+      const std::size_t table = tables_.number(size, context) + order.ones;
+      const Tail& tail = tables_.tail(size, context, order.ones);
+      std::size_t found = 0;
+      for (std::size_t at = hash_of(tuple); is_small && tail.places[at] != 0; at = (at + 1) % hash_places) {
+        const std::size_t number = tail.places[at] - 1u;
+        const std::uint32_t known = number < tail.mains ? plan_.values[(table << 8) + number]
+                                                        : tail.values[number - tail.mains];
+        if (known == tuple) {
+          found = number + 1;
+          break;
+        }
+      }
+      const std::size_t symbol = found != 0 && found <= tail.mains ? found - 1 : escape_symbol;
+      const std::uint32_t entry = tables_.starts()[(table << 8) + symbol];
+      ops->push_back({entry >> 16, entry & 0xffff, main_bits});
+      if (symbol == escape_symbol) {
+        const std::size_t place = found != 0 ? found - 1 - tail.mains : tail.values.size();
+        const std::uint32_t end = place + 1 < tail.starts.size() ? tail.starts[place + 1] : tail_total;
+        ops->push_back({tail.starts[place], end - tail.starts[place], tail_bits});
+        for (unsigned i = 0; found == 0 && i < size; ++i) {
+          const unsigned quantizer = i >= size - order.ones;
+          const Marginal& marginal = tables_.marginal(context, quantizer);
+          const std::uint32_t value = value_of(from[coordinate + order.at[i]], quantizer);
+          const std::size_t known = std::min<std::size_t>(value, marginal.escape());
+          ops->push_back({marginal.starts[known], marginal.size(known), tail_bits});
+          if (known < marginal.escape()) continue;
+          const auto excess = static_cast<std::uint32_t>(value - known) + 1;
+          const int bits = std::bit_width(excess) - 1;
+          for (int bit = 0; bit <= bits; ++bit) ops->push_back({bit < bits, 1, 1});
+          for (int bit = bits - 1; bit >= 0; --bit) ops->push_back({excess >> bit & 1, 1, 1});
+        }
+      }
+      coordinate += size;
+    }
+  }
+}
+
+double debug_taken;
+int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own,
+                      std::uint32_t above, std::uint8_t* bytes) const {
+  thread_local std::vector<Op> ops;
+  thread_local std::vector<std::uint8_t> written;
+  list(multiples, numbers, own, &ops);
+  debug_taken=0; for (const Op& op : ops) debug_taken += op.bits - std::log2(static_cast<double>(op.frequency));
+  written.clear();
+  std::uint32_t low = 0, range = whole_range;
+  const auto carry = [&] {
+    if (low < whole_range) return;
+    low -= whole_range;
+    for (std::size_t i = written.size(); i-- > 0 && ++written[i] == 0;) continue;
+  };
+  for (const Op& op : ops) {
+    const std::uint32_t unit = range >> op.bits;
+    low += unit * op.start;
+    range = unit * op.frequency;
+    carry();
+    while (range < least_range) {
+      written.push_back(static_cast<std::uint8_t>(low >> 16));
+      low = low << 8 & (whole_range - 1);
+      range <<= 8;
+    }
+  }
+  const std::uint32_t length = lengths_[own], place = static_cast<std::uint32_t>(written.size()) + bytes_ahead;
+  const int room = room_of(range, place, length);
+  if (room < 0) return room;
+  const auto count = static_cast<unsigned>(std::min<int>(room, most_sides));
+  const std::uint32_t unit = range >> count;
+  low += unit * (above >> (most_sides - count));
+  carry();
+  // Of the numbers in the interval, the one whose bytes after the end of the block are zeros.
+  const unsigned beyond = place > length ? 8 * (place - length) : 0;
+  low = (low + ((1u << beyond) - 1)) >> beyond << beyond;
+  carry();
+  for (unsigned shift = 24; shift > 0; shift -= 8) written.push_back(static_cast<std::uint8_t>(low >> (shift - 8)));
+  written.resize(length, 0);
+  std::copy(written.begin(), written.end(), bytes);
+  return static_cast<int>(count);
+}
+
+}  // namespace kdcode

@@ -1,0 +1,101 @@
+// Levels: blocks of rows to whole multiples of a step and back, by a trellis and an entropy coder.
+//
+// The coder is a range coder (Martin, 1979): a block is a number in [0, 1), every symbol narrows the interval that it may
+// lie in, and a byte enters as soon as it is needed. Codes and ranges have 24 bits, so that the one division of a symbol
+// is one of floats, sixteen at a time. Bytes after the end of a block count as zeros; what is left of its last bytes
+// says of the first coordinates on which side of their level they lie. See docs/format.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "level_tables.hpp"
+#include "levels_kernels.hpp"
+#include "trellis.hpp"
+
+namespace kdcode {
+
+inline constexpr unsigned most_sides = 12, most_rows = 64, most_classes = 256, most_centroids = 1u << 13;
+
+// What a codec is made of; see docs/format.md for what each array may be.
+struct LevelShape {
+  std::size_t dim = 0;    // d
+  std::size_t rows = 1;   // of a block
+  unsigned states = 1;    // of the trellis
+  bool has_signs = true;  // whether levels may be negative
+  std::span<const std::uint8_t> group_sizes, group_contexts;
+  std::span<const std::uint32_t> lengths;  // bytes of a block, by class
+  std::span<const std::int8_t> class_contexts;
+  std::span<const std::uint16_t> magnitudes;
+  std::span<const std::uint8_t> weights;
+  std::span<const std::uint16_t> centroid_frequencies;
+};
+
+// A multiple that is no int8: this is what is to be added to the level that stands in its place.
+struct LargeLevel {
+  std::size_t block;
+  std::uint32_t place;  // in the levels of the block
+  std::int32_t rest;
+};
+
+// The first coordinates of a block that are known to lie above (1) or below (0) their level, the first one highest.
+struct Sides {
+  std::uint32_t count = 0, above = 0;
+};
+
+// Why bytes stand for no levels.
+enum class Damage : std::uint8_t { none, too_long, too_large, no_symbol };
+
+struct Op;
+
+class LevelCodec {
+ public:
+  // Null, with a reason, where the parts do not fit together.
+  static std::unique_ptr<LevelCodec> make(const LevelShape& shape, const char** why);
+
+  std::size_t dim() const { return dim_; }
+  std::size_t rows() const { return plan_.rows; }
+  std::size_t width() const { return plan_.width; }  // of a row of levels, in whole quads
+  std::size_t classes() const { return lengths_.size(); }
+  std::size_t centroids() const { return number_starts_.size(); }
+  std::uint32_t length(std::size_t own) const { return lengths_[own]; }
+  std::uint32_t longest() const { return longest_; }
+  const LevelTables& tables() const { return tables_; }
+  const Trellis& trellis() const { return *trellis_; }
+  unsigned context_of(std::size_t coordinate, std::size_t own) const;  // of a coordinate in blocks of a class
+  std::size_t active() const { return plan_.dim; }  // coordinates that have levels; all others are zero
+  float number_bits(std::size_t number) const;
+
+  // (n, rows · width) levels and (n, rows) centroids of n blocks of bytes. Multiples beyond int8 are added to `large`.
+  Damage read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes, std::int8_t* levels,
+              std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large) const;
+
+  // The bytes of a block of (rows · dim) multiples, `longest()` at most. Gives how many sides they have room for, which
+  // are the first of `above`; below 0 where the levels take more than the class has.
+  int write(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own, std::uint32_t above,
+            std::uint8_t* bytes) const;
+
+ private:
+  LevelCodec() = default;
+  void set_steps();
+  Damage read_one(const std::uint8_t* bytes, std::size_t own, std::size_t block, std::int8_t* levels,
+                  std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large) const;
+  void list(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own, std::vector<Op>* ops) const;
+
+  LevelPlan plan_{};
+  std::size_t dim_ = 0;
+  const Trellis* trellis_ = nullptr;
+  LevelTables tables_;
+  std::vector<std::uint8_t> group_sizes_, group_contexts_, group_of_;
+  std::vector<std::uint32_t> lengths_;
+  std::vector<std::int8_t> class_contexts_;
+  std::vector<std::uint32_t> steps_;
+  std::vector<std::uint16_t> number_slots_;
+  std::vector<std::uint32_t> number_starts_;
+  std::uint32_t longest_ = 0;
+};
+
+}  // namespace kdcode

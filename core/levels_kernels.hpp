@@ -1,0 +1,46 @@
+// The loops of levels: 16 blocks read side by side, and rows of levels times the rotation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels.hpp"
+
+namespace kdcode {
+
+// What a reader knows of a codec: plain pointers into LevelCodec, whose indices were checked when it was made.
+struct LevelPlan {
+  const std::uint32_t* slots;          // LevelTables
+  const std::uint32_t* values;         // LevelTables
+  const std::uint8_t* group_sizes;     // of a row: 1, 2 or 4 coordinates each
+  const std::uint8_t* group_contexts;
+  const std::uint32_t* steps;          // (5, 3, 16): see LevelCodec
+  const std::uint16_t* number_slots;   // 2^15 and one more, or null: the centroid at each place
+  const std::uint32_t* number_starts;  // of each centroid: start << 16 | frequency
+  std::uint32_t groups, dim, width;    // of a row: groups, coordinates that have levels, and these in whole quads
+  std::uint32_t rows, contexts;
+  std::uint32_t first_table[5];  // by size of a group: the number of its table of context 0 without ones
+};
+
+// Sixteen readers, as structure of arrays.
+struct LaneReaders {
+  std::uint32_t code[16], range[16], place[16];  // see levels.cpp
+  std::uint32_t is_damaged[16];                  // not 0 where a number was beyond all symbols
+  std::int32_t class_context[16];
+};
+
+// Reads on from `code`, `range` and `place` where a group of `lane` was escaped, and gives its tuple. `at` is where it begins
+// among the levels of a block, with the pattern of its quantizers from bit 28 on.
+using ReadEscaped = std::uint32_t (*)(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
+                                      unsigned ones, LaneReaders* readers);
+
+struct LevelKernels {
+  // bytes: 16 blocks, `stride` apart, with zeros after each; the last 4 bytes of a stride are never consumed. levels: (16, rows · width) int8.
+  // numbers: (16, rows) of centroids.
+  void (*read)(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneReaders* readers,
+               std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped, void* self);
+};
+
+KDCODE_DECLARE_KERNELS(LevelKernels, levels_kernels)
+
+}  // namespace kdcode
