@@ -14,6 +14,9 @@
 #include "dispatch.hpp"
 
 namespace kdcode {
+
+extern const char* const sources_digest;  // CMakeLists.txt makes it
+
 namespace {
 
 // Widths of columns come as `bytes`: no array is made for them, and none is copied.
@@ -107,5 +110,7 @@ NB_MODULE(_core, module) {
   module.def(
       "isa", [] { return std::string(isa_names[static_cast<std::size_t>(isa())]); },
       "The instruction set in use: plain, avx2, avx512 or neon.");
+  module.def(
+      "sources", [] { return sources_digest; }, "A digest of the files of the core that this module was built from.");
   bind_bits(module);
 }

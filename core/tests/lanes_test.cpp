@@ -44,7 +44,7 @@ float plain_half(std::uint16_t bits) {
 }  // namespace
 
 TEST(dot_products_are_equal_to_the_bit) {
-  for (std::size_t count : {0, 1, 15, 16, 17, 100, 1000}) {
+  for (std::size_t count : {0u, 1u, 15u, 16u, 17u, 100u, 1000u}) {
     const auto a = numbers(count, 1), b = numbers(count, 2);
     CHECK(KDCODE_CHOSEN(lanes_kernels).dot(a.data(), b.data(), count) == plain_dot(a, b));
   }

@@ -7,6 +7,9 @@ import numpy.typing
 def isa() -> str:
     """The instruction set in use: plain, avx2, avx512 or neon."""
 
+def sources() -> str:
+    """A digest of the files of the core that this module was built from."""
+
 def pack(values: numpy.typing.NDArray[numpy.integer[Any]], widths: bytes, packed: numpy.typing.NDArray[numpy.uint8]) -> None:
     """
     Pack (n, columns) integers into (n, row bytes) bytes; a value that does not fit is refused.
