@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from scikit_build_core import build as skbuild
 from scikit_build_core.build import (
@@ -27,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 """The hooks that pip calls: PEP 517 and 660."""
 
-Settings = Mapping[str, Any] | None
+Settings = dict[str, list[str] | str] | None
 
 _COMPILERS = ("c++", "g++", "clang++", "clang-cl", "icpx")
 _TOOLS = {"c++": "c++ -mcpu=baseline", "ar": "ar", "ranlib": "ranlib"}
