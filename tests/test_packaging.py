@@ -1,6 +1,7 @@
 """The packages that are built: the sdist is complete, and the wheel serves in an environment with nothing else."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -58,6 +59,82 @@ def test_the_wheel_has_the_package_its_data_and_its_licences(packages):
     assert not sorted(package - held)
     assert {name.partition("/")[0].partition("-")[0] for name in held} == {"kdcode"}  # the package and its metadata
     assert sum(name.endswith(("/LICENSE", "/LICENSE-GLOVE")) for name in held) >= 2
+
+
+def extension(wheel: Path) -> tuple[str, bytes]:
+    """The name and the bytes of the compiled core in a wheel."""
+    with zipfile.ZipFile(wheel) as held:
+        (name,) = [name for name in held.namelist() if name.startswith("kdcode/_core.") and not name.endswith(".pyi")]
+        return name, held.read(name)
+
+
+def test_the_wheel_has_the_core_stripped_and_for_as_many_pythons_as_can_be(packages):
+    wheel = next(packages.glob("*.whl"))
+    name, held = extension(wheel)
+    assert len(held) <= 2_000_000
+    assert b".symtab" not in held
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    stable = sys.version_info >= (3, 12) and not free_threaded
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    tag = "cp312-abi3" if stable else f"{python}-{python}{'t' if free_threaded else ''}"
+    assert wheel.name.startswith(f"kdcode-{kdcode.__version__}-{tag}-")
+    assert ("abi3" in name) == stable
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows needs clang-cl")
+def test_it_builds_without_a_compiler(packages, tmp_path):
+    """With a PATH that has nothing but a shell; zig and CMake come from PyPI."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to(shutil.which("sh"))
+    environment = {key: value for key, value in os.environ.items() if key not in ("CC", "CXX", "CMAKE")}
+    environment |= {"PATH": str(tmp_path / "bin"), "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
+    sdist = str(next(packages.glob("*.tar.gz")))
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), sdist]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    name, held = extension(next(tmp_path.glob("*.whl")))
+    assert b"libstdc++" not in held  # which zig has not
+    module = tmp_path / Path(name).name
+    module.write_bytes(held)
+    done = subprocess.run(
+        [sys.executable, "-c", "import _core; print(_core.value_at(b'\\x50', 1, 4))"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "5\n", done.stderr
+
+
+GOLDEN = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import kdcode
+
+folder = Path(sys.argv[1])
+for name, expected in json.loads((folder / "expected.json").read_text(encoding="utf-8")).items():
+    coded = kdcode.load(folder / f"{name}.kdc")
+    assert coded.codes.tolist() == expected["codes"], name
+    if len(coded):
+        np.testing.assert_allclose(coded.decode(np.arange(len(coded))), expected["vectors"], rtol=1e-6, atol=2e-6)
+print(np.__version__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the lowest numpy has no build for this Python")
+def test_the_wheel_serves_with_the_lowest_versions_of_what_it_depends_on(packages, tmp_path):
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = str(tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python")
+    lowest = [line.replace(">=", "==") for line in PROJECT["project"]["dependencies"]]
+    environment = {key: value for key, value in os.environ.items() if key != "PIP_CONSTRAINT"}
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
+    for line in (
+        [*pip, *lowest, str(next(packages.glob("*.whl")))],
+        [python, "-c", GOLDEN, str(ROOT / "tests/golden")],
+    ):
+        done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("1.26.")
 
 
 def test_errors_name_the_packages_of_the_extras():

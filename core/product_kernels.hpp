@@ -1,0 +1,38 @@
+// Products of rows with a matrix, floats and int8, in one order of sums whatever the instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels.hpp"
+
+namespace kdcode {
+
+// A row of levels on its way to a vector; see ProductKernels::expand.
+struct ExpandedRow {
+  const std::int8_t* levels;  // in whole quads
+  const float* base;          // (d) what is added: the mean, or a centroid
+  float* vector;              // (d) written to
+  float step;
+  unsigned sides;       // how many of the first coordinates lie above or below their levels
+  float weights[12];    // by how much, in the unit of vectors
+};
+
+// The matrix of a rotation in int8. Blocks of 16 rows: (blocks, quads, 16, 4); rows beyond d are zeros.
+struct ExpandMatrix {
+  const std::int8_t* numbers;
+  const float* scales;   // of each row, in whole blocks
+  const float* columns;  // (12, d in whole blocks) the first columns as floats
+  std::size_t quads, dim;
+};
+
+struct ProductKernels {
+  // (n, m) products of (n, k) rows and a (k, m) matrix; each is a sum over k from first to last.
+  void (*multiply)(const float* rows, std::size_t n, std::size_t k, const float* matrix, std::size_t m, float* products);
+  // Vectors of rows of levels: scale · step · (matrix · levels) + weights · columns + base.
+  void (*expand)(const ExpandMatrix* matrix, const ExpandedRow* rows, std::size_t n);
+};
+
+KDCODE_DECLARE_KERNELS(ProductKernels, product_kernels)
+
+}  // namespace kdcode
