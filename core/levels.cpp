@@ -93,19 +93,30 @@ std::uint32_t value_of(std::int32_t multiple, unsigned quantizer) {
 
 // The group as tables have it: coordinates of quantizer 0 first. The order maps a place in the table to a coordinate.
 struct Order {
-  unsigned ones = 0;
+  std::uint8_t ones = 0;
   std::uint8_t at[4] = {};
-
-  Order(unsigned pattern, unsigned size) {
-    unsigned place = 0;
-    for (unsigned quantizer = 0; quantizer < 2; ++quantizer) {
-      for (unsigned i = 0; i < size; ++i) {
-        if ((pattern >> i & 1) == quantizer) at[place++] = static_cast<std::uint8_t>(i);
-      }
-      if (quantizer == 0) ones = size - place;
-    }
-  }
 };
+
+constexpr Order order_of(unsigned pattern, unsigned size) {
+  Order order;
+  unsigned place = 0;
+  for (unsigned quantizer = 0; quantizer < 2; ++quantizer) {
+    for (unsigned i = 0; i < size; ++i) {
+      if ((pattern >> i & 1) == quantizer) order.at[place++] = static_cast<std::uint8_t>(i);
+    }
+    if (quantizer == 0) order.ones = static_cast<std::uint8_t>(size - place);
+  }
+  return order;
+}
+
+// By size and pattern.
+constexpr auto orders = [] {
+  std::array<std::array<Order, 16>, 5> found{};
+  for (unsigned size = 1; size <= 4; ++size) {
+    for (unsigned pattern = 0; pattern < 1u << size; ++pattern) found[size][pattern] = order_of(pattern, size);
+  }
+  return found;
+}();
 
 // A tuple behind the escape of a main table, in the order of the table.
 void read_tail(const LevelTables& tables, unsigned size, unsigned context, unsigned ones, Reader* reader,
@@ -158,7 +169,7 @@ struct EscapeReader {
         tuple |= static_cast<std::uint32_t>(small & 255) << (8 * i);
         // Where the coordinate is follows from the pattern, which the kernel knows: `at` carries it in its upper bits.
         const std::uint32_t pattern = at >> 28;
-        const Order order(pattern, size);
+        const Order& order = orders[size][pattern];
         if (lane < own.blocks) {
           own.large->push_back({own.first_block + lane, (at & 0xfffffffu) + order.at[i], multiples[i] - small});
         }
@@ -303,7 +314,7 @@ float LevelCodec::number_bits(std::size_t number) const {
 
 Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
                         std::int8_t* levels, std::uint16_t* numbers, Sides* sides,
-                        std::vector<LargeLevel>* large) const {
+                        std::vector<LargeLevel>* large, std::size_t* at) const {
   const std::size_t count = blocks.size(), block_levels = std::size_t{plan_.rows} * plan_.width;
   const std::size_t block_numbers = centroids() != 0 ? plan_.rows : 0;
   const std::uint32_t stride = longest_ + zeros_after;
@@ -319,6 +330,7 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
         std::memcpy(held.data(), blocks[i], lengths_[classes[i]]);
         const Damage damage = read_one(held.data(), classes[i], i, levels + i * block_levels,
                                        numbers + i * block_numbers, sides + i, large);
+        *at = i;
         if (damage != Damage::none) return damage;
       }
       start += some;
@@ -346,6 +358,7 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
       std::memcpy(numbers + start * block_numbers, spare_numbers.data(), some * block_numbers * sizeof(std::uint16_t));
     }
     for (std::size_t lane = 0; lane < some; ++lane) {
+      *at = start + lane;
       if (escapes.damage[lane] != Damage::none) return escapes.damage[lane];
       if (readers.is_damaged[lane] != 0) return Damage::no_symbol;
       const std::uint32_t length = lengths_[classes[start + lane]];
@@ -379,7 +392,7 @@ Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::siz
         const unsigned size = group_sizes_[group], pattern = word >> (8 + at) & ((1u << size) - 1);
         const int shifted = static_cast<int>(group_contexts_[group]) + class_contexts_[own];
         const auto context = static_cast<unsigned>(std::clamp<int>(shifted, 0, static_cast<int>(plan_.contexts) - 1));
-        const Order order(pattern, size);
+        const Order& order = orders[size][pattern];
         const std::size_t table = tables_.number(size, context) + order.ones;
         const std::uint32_t entry = plan_.slots[(table << main_bits) + reader.place_of(main_bits)];
         const std::uint32_t symbol = entry >> 24;
@@ -432,7 +445,7 @@ void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* number
         pattern |= (trellis_->bits == 0 ? 0 : state & 1) << i;
         state = trellis_->next(state, parity_of(from[coordinate + i]));
       }
-      const Order order(pattern, size);
+      const Order& order = orders[size][pattern];
       std::uint32_t tuple = 0;
       bool is_small = true;
       for (unsigned i = 0; i < size; ++i) {
@@ -477,13 +490,11 @@ void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* number
   }
 }
 
-double debug_taken;
 int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own,
                       std::uint32_t above, std::uint8_t* bytes) const {
   thread_local std::vector<Op> ops;
   thread_local std::vector<std::uint8_t> written;
   list(multiples, numbers, own, &ops);
-  debug_taken=0; for (const Op& op : ops) debug_taken += op.bits - std::log2(static_cast<double>(op.frequency));
   written.clear();
   std::uint32_t low = 0, range = whole_range;
   const auto carry = [&] {

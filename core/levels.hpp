@@ -70,8 +70,9 @@ class LevelCodec {
   float number_bits(std::size_t number) const;
 
   // (n, rows · width) levels and (n, rows) centroids of n blocks of bytes. Multiples beyond int8 are added to `large`.
+  // `at` is the block that is damaged, if one is.
   Damage read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes, std::int8_t* levels,
-              std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large) const;
+              std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large, std::size_t* at) const;
 
   // The bytes of a block of (rows · dim) multiples, `longest()` at most. Gives how many sides they have room for, which
   // are the first of `above`; below 0 where the levels take more than the class has.

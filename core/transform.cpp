@@ -1,0 +1,291 @@
+#include "transform.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "dispatch.hpp"
+
+namespace kdcode {
+namespace {
+
+constexpr std::size_t rows_at_once = 64, levels_at_once = 1 << 16;
+constexpr std::size_t widest_rotation = 1 << 14;  // whose sums of int8 products have room in 32 bits by far
+constexpr float largest_coordinate = 1e30f;
+
+std::size_t in_sixteens(std::size_t count) { return (count + 15) / 16 * 16; }
+
+}  // namespace
+
+std::unique_ptr<Transform> Transform::make(const LevelShape& levels, const TransformShape& shape, const char** why) {
+  std::unique_ptr<Transform> made(new Transform);
+  made->levels_ = LevelCodec::make(levels, why);
+  if (!made->levels_) return nullptr;
+  const auto refuse = [&](const char* reason) {
+    *why = reason;
+    return nullptr;
+  };
+  const std::size_t dim = levels.dim, centroids = made->levels_->centroids();
+  if (shape.mean.size() != dim) return refuse("mean: expected d numbers");
+  if (shape.steps.size() != levels.lengths.size()) return refuse("steps: expected one for each class");
+  if (shape.sides.size() != std::min<std::size_t>(most_sides, dim)) return refuse("sides: expected min(12, d) numbers");
+  if (!(shape.unit > 0)) return refuse("unit: expected a number above 0");
+  if (shape.centroids.size() != centroids * dim) return refuse("centroids: expected (P, d) numbers");
+  const bool rotates = !shape.matrix.empty();
+  const std::size_t entries = rotates ? dim * dim : 0;
+  if (rotates && dim > widest_rotation) return refuse("reflections: a rotation has at most 16,384 dimensions");
+  if (shape.matrix.size() != entries || shape.rotation.size() != entries ||
+      shape.matrix_scales.size() != (rotates ? dim : 0)) {
+    return refuse("rotation: expected (d, d) numbers and d scales");
+  }
+  made->unit_ = shape.unit;
+  made->mean_.assign(shape.mean.begin(), shape.mean.end());
+  made->steps_.assign(shape.steps.begin(), shape.steps.end());
+  made->sides_.assign(shape.sides.begin(), shape.sides.end());
+  made->centroids_.assign(shape.centroids.begin(), shape.centroids.end());
+  made->set_rotation(shape);
+  made->set_centroids();
+  return made;
+}
+
+void Transform::set_rotation(const TransformShape& shape) {
+  if (shape.matrix.empty()) return;
+  const std::size_t d = dim(), whole = in_sixteens(d), quads = levels_->width() / 4;
+  rotation_.assign(shape.rotation.begin(), shape.rotation.end());
+  scales_.assign(whole, 0);
+  std::copy(shape.matrix_scales.begin(), shape.matrix_scales.end(), scales_.begin());
+  back_.assign(d * d, 0);
+  matrix_.assign(whole * quads * 4, 0);
+  columns_.assign(most_sides * whole, 0);
+  for (std::size_t row = 0; row < d; ++row) {
+    for (std::size_t column = 0; column < d; ++column) {
+      const std::int8_t number = shape.matrix[row * d + column];
+      back_[column * d + row] = static_cast<float>(number) * scales_[row];
+      if (column < most_sides) columns_[column * whole + row] = back_[column * d + row];
+      if (column < 4 * quads) matrix_[((row / 16 * quads + column / 4) * 16 + row % 16) * 4 + column % 4] = number;
+    }
+  }
+  expand_ = {matrix_.data(), scales_.data(), columns_.data(), quads, d};
+}
+
+void Transform::set_centroids() {
+  const std::size_t count = levels_->centroids(), d = dim();
+  if (count == 0) return;
+  by_coordinate_.resize(d * count);
+  own_.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    double square = 0;
+    for (std::size_t k = 0; k < d; ++k) {
+      by_coordinate_[k * count + i] = -2 * centroids_[i * d + k];
+      square += static_cast<double>(centroids_[i * d + k]) * centroids_[i * d + k];
+    }
+    own_[i] = static_cast<float>(square);
+  }
+  bases_ = std::make_unique<std::atomic<const float*>[]>(count);
+}
+
+// The mean and a centroid as a vector, made when it is first needed.
+const float* Transform::base_of(std::size_t number) const {
+  if (levels_->centroids() == 0) return mean_.data();
+  if (const float* known = bases_[number].load(std::memory_order_acquire)) return known;
+  const std::size_t d = dim();
+  auto made = std::make_unique<float[]>(d);
+  const float* own = centroids_.data() + number * d;
+  if (rotation_.empty()) {
+    for (std::size_t k = 0; k < d; ++k) made[k] = own[k] * unit_ + mean_[k];
+  } else {
+    KDCODE_CHOSEN(product_kernels).multiply(own, 1, d, back_.data(), d, made.get());
+    for (std::size_t k = 0; k < d; ++k) made[k] = made[k] * unit_ + mean_[k];
+  }
+  const std::lock_guard lock(mutex_);
+  if (const float* known = bases_[number].load(std::memory_order_acquire)) return known;
+  own_bases_.push_back(std::move(made));
+  bases_[number].store(own_bases_.back().get(), std::memory_order_release);
+  return own_bases_.back().get();
+}
+
+ExpandedRow Transform::row_of(const std::int8_t* levels, Sides sides, unsigned own, std::size_t number,
+                              float* vector) const {
+  ExpandedRow row{levels, base_of(number), vector, steps_[own], sides.count, {}};
+  for (unsigned i = 0; i < sides.count; ++i) {
+    const float away = sides_[i] * row.step;
+    row.weights[i] = (sides.above >> (sides.count - 1 - i) & 1) != 0 ? away : -away;
+  }
+  return row;
+}
+
+void Transform::finish(std::span<const ExpandedRow> rows) const {
+  if (!rotation_.empty()) {
+    KDCODE_CHOSEN(product_kernels).expand(&expand_, rows.data(), rows.size());
+    return;
+  }
+  for (const ExpandedRow& row : rows) {
+    for (std::size_t i = 0; i < dim(); ++i) {
+      const float level = i < levels_->active() ? static_cast<float>(row.levels[i]) * row.step : 0.0f;
+      row.vector[i] = (i < row.sides ? level + row.weights[i] : level) + row.base[i];
+    }
+  }
+}
+
+// Adds what a level lacks that is no int8.
+void Transform::add_level(std::size_t coordinate, float more, float* vector) const {
+  if (rotation_.empty()) {
+    vector[coordinate] += more;
+    return;
+  }
+  const float* column = back_.data() + coordinate * dim();
+  for (std::size_t i = 0; i < dim(); ++i) vector[i] += column[i] * more;
+}
+
+// The sides that are of the row at a place of a block.
+Sides Transform::sides_at(Sides all, std::size_t place) const {
+  const std::size_t before = place * levels_->active();
+  if (all.count <= before) return {};
+  const auto left = static_cast<std::uint32_t>(all.count - before);
+  const auto own = static_cast<std::uint32_t>(std::min<std::size_t>(left, levels_->active()));
+  return {own, all.above >> (left - own) & ((1u << own) - 1)};
+}
+
+std::size_t Transform::decode(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
+                              std::int64_t zero_row, float* vectors, DecodeTrouble* trouble) const {
+  const std::size_t in_block = levels_->rows(), block_levels = in_block * levels_->width();
+  const std::size_t at_once = std::clamp<std::size_t>(levels_at_once / std::max<std::size_t>(1, block_levels), 1, rows_at_once);
+  struct Wanted {
+    std::size_t at, block, place;
+  };
+  thread_local std::vector<std::int8_t> levels;
+  thread_local std::vector<std::uint16_t> centroids;
+  thread_local std::vector<LargeLevel> large;
+  Wanted wanted[rows_at_once];
+  const std::uint8_t* blocks[rows_at_once];
+  std::uint8_t classes[rows_at_once];
+  Sides sides[rows_at_once];
+  ExpandedRow expanded[rows_at_once];
+  levels.resize(at_once * block_levels);
+  centroids.resize(at_once * in_block);
+  while (done < numbers.size()) {
+    const std::size_t end = std::min(numbers.size(), done + at_once);
+    for (std::size_t i = done; i < end; ++i) rows.prefetch(numbers[i]);
+    std::size_t count = 0, found = 0, last = std::numeric_limits<std::size_t>::max(), stopped = end;
+    for (std::size_t i = done; i < end; ++i) {
+      const std::int64_t number = *const_cast<const volatile std::int64_t*>(&numbers[i]);  // read once, then checked
+      const RowPlace place = rows.find(number);
+      if (place.trouble != RowTrouble::none) {
+        *trouble = {place.trouble, Damage::none, i, place.begin, place.length};
+        stopped = i;
+        break;
+      }
+      if (number == zero_row) {
+        std::fill_n(vectors + i * dim(), dim(), 0.0f);
+        continue;
+      }
+      if (place.block != last) {
+        blocks[count] = rows.rows().codes.bytes + place.begin;
+        classes[count] = static_cast<std::uint8_t>(place.own);
+        __builtin_prefetch(blocks[count]);
+        ++count, last = place.block;
+      }
+      wanted[found++] = {i, count - 1, place.place};
+    }
+    large.clear();
+    std::size_t bad = 0;
+    const Damage damage = levels_->read({blocks, count}, {classes, count}, levels.data(), centroids.data(), sides,
+                                        &large, &bad);
+    if (damage != Damage::none) {
+      for (std::size_t i = found; i-- > 0;) stopped = wanted[i].block == bad ? wanted[i].at : stopped;
+      *trouble = {RowTrouble::none, damage, stopped, 0, 0};
+      return done;
+    }
+    for (std::size_t i = 0; i < found; ++i) {
+      const auto [at, block, place] = wanted[i];
+      const std::size_t number = levels_->centroids() != 0 ? centroids[block * in_block + place] : 0;
+      expanded[i] = row_of(levels.data() + block * block_levels + place * levels_->width(), sides_at(sides[block], place),
+                           classes[block], number, vectors + at * dim());
+    }
+    finish({expanded, found});
+    for (const LargeLevel& level : large) {
+      for (std::size_t i = 0; i < found; ++i) {
+        if (wanted[i].block != level.block || level.place / levels_->width() != wanted[i].place) continue;
+        add_level(level.place % levels_->width(), static_cast<float>(level.rest) * expanded[i].step, expanded[i].vector);
+      }
+    }
+    done = stopped;
+    if (trouble->row != RowTrouble::none) return done;
+  }
+  return done;
+}
+
+void Transform::compose(std::size_t n, const std::int32_t* multiples, const std::uint8_t* classes,
+                        const std::uint16_t* numbers, const Sides* sides, float* vectors) const {
+  const std::size_t width = levels_->width(), active = levels_->active();
+  std::vector<std::int8_t> levels(rows_at_once * width, 0);
+  ExpandedRow rows[rows_at_once];
+  for (std::size_t start = 0; start < n; start += rows_at_once) {
+    const std::size_t some = std::min(rows_at_once, n - start);
+    for (std::size_t i = 0; i < some; ++i) {
+      const std::int32_t* own = multiples + (start + i) * dim();
+      for (std::size_t k = 0; k < active; ++k) {
+        const bool is_small = own[k] >= -largest_small && own[k] <= largest_small;
+        levels[i * width + k] = is_small ? static_cast<std::int8_t>(own[k]) : std::int8_t{0};
+      }
+      rows[i] = row_of(levels.data() + i * width, sides[start + i], classes[start + i],
+                       numbers == nullptr ? 0 : numbers[start + i], vectors + (start + i) * dim());
+    }
+    finish({rows, some});
+    for (std::size_t i = 0; i < some; ++i) {
+      const std::int32_t* own = multiples + (start + i) * dim();
+      for (std::size_t k = 0; k < active; ++k) {
+        if (own[k] < -largest_small || own[k] > largest_small) {
+          add_level(k, static_cast<float>(own[k]) * rows[i].step, rows[i].vector);
+        }
+      }
+    }
+  }
+}
+
+void Transform::coordinates(std::size_t n, const float* vectors, float* found) const {
+  const std::size_t d = dim();
+  const auto& kernels = KDCODE_CHOSEN(product_kernels);
+  std::vector<float> centred(rows_at_once * d), away(rows_at_once * d), again(rows_at_once * d);
+  for (std::size_t start = 0; start < n; start += rows_at_once) {
+    const std::size_t some = std::min(rows_at_once, n - start);
+    float* to = found + start * d;
+    for (std::size_t i = 0; i < some * d; ++i) {
+      const double value = (static_cast<double>(vectors[start * d + i]) - mean_[i % d]) / unit_;
+      centred[i] = static_cast<float>(std::clamp<double>(value, -largest_coordinate, largest_coordinate));
+    }
+    if (rotation_.empty()) {
+      std::copy_n(centred.data(), some * d, to);
+      continue;
+    }
+    // The matrix is a rounded rotation, whose inverse is nearly the transpose: one step of refinement mends the rest.
+    kernels.multiply(centred.data(), some, d, rotation_.data(), d, to);
+    kernels.multiply(to, some, d, back_.data(), d, away.data());
+    for (std::size_t i = 0; i < some * d; ++i) away[i] = centred[i] - away[i];
+    kernels.multiply(away.data(), some, d, rotation_.data(), d, again.data());
+    for (std::size_t i = 0; i < some * d; ++i) to[i] += again[i];
+  }
+}
+
+void Transform::nearest(std::size_t n, const float* coordinates, float trade, std::uint16_t* numbers) const {
+  const std::size_t d = dim(), count = levels_->centroids();
+  std::vector<float> scores(rows_at_once * count), taken(count);
+  for (std::size_t i = 0; i < count; ++i) taken[i] = own_[i] + trade * levels_->number_bits(i);
+  for (std::size_t start = 0; start < n; start += rows_at_once) {
+    const std::size_t some = std::min(rows_at_once, n - start);
+    KDCODE_CHOSEN(product_kernels).multiply(coordinates + start * d, some, d, by_coordinate_.data(), count, scores.data());
+    for (std::size_t i = 0; i < some; ++i) {
+      const float* own = scores.data() + i * count;
+      std::size_t best = 0;
+      float least = own[0] + taken[0];
+      for (std::size_t k = 1; k < count; ++k) {
+        const float score = own[k] + taken[k];
+        if (score < least) least = score, best = k;
+      }
+      numbers[start + i] = static_cast<std::uint16_t>(best);
+    }
+  }
+}
+
+}  // namespace kdcode
