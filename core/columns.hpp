@@ -6,17 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "half.hpp"
 #include "kernels.hpp"
 
 #if defined(KDCODE_X86)
-#if defined(__GNUC__) && !defined(__clang__)  // whose header begins vectors as `y = y`, and warns of it
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
-#pragma GCC diagnostic pop
-#else
-#include <immintrin.h>
-#endif
 #elif defined(KDCODE_ARM64)
 #include <arm_neon.h>
 #endif
@@ -36,11 +30,6 @@ constexpr std::size_t lanes = 4;
 typedef float Floats __attribute__((vector_size(4 * lanes)));
 typedef std::int32_t Ints __attribute__((vector_size(4 * lanes)));
 typedef std::uint16_t Shorts __attribute__((vector_size(4 * lanes)));  // twice as many lanes
-
-// A float16 as it lies in memory.
-struct HalfFloat {
-  std::uint16_t bits;
-};
 
 KDCODE_COLUMN Floats all_of(float number) { return number - Floats{}; }  // minus +0.0 changes no number
 
@@ -71,7 +60,7 @@ KDCODE_COLUMN Floats numbers_at(const std::int8_t* from) {
 #endif
 }
 
-KDCODE_COLUMN Floats numbers_at(const HalfFloat* from) {
+KDCODE_COLUMN Floats numbers_at(const Half* from) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 #elif defined(__AVX2__)

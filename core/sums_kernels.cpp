@@ -131,7 +131,7 @@ void add_rows(const SumsJob& job) {
 
 void add(const SumsJob& job) {
   if (job.number == Number::float32) return add_rows<float>(job);
-  if (job.number == Number::float16) return add_rows<HalfFloat>(job);
+  if (job.number == Number::float16) return add_rows<Half>(job);
   add_rows<std::int8_t>(job);
 }
 
@@ -185,7 +185,7 @@ void multiply_rows(const ProductJob& job) {
 
 void multiply(const ProductJob& job) {
   if (job.number == Number::float32) return multiply_rows<float>(job);
-  if (job.number == Number::float16) return multiply_rows<HalfFloat>(job);
+  if (job.number == Number::float16) return multiply_rows<Half>(job);
   multiply_rows<std::int8_t>(job);
 }
 
