@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <cstddef>
@@ -164,6 +165,33 @@ class Integers {
   Taken array_;
 };
 
+// The numbers of a codec as they are stored: float32, float16 or int8.
+template <int dimensions>
+class Stored {
+ public:
+  using Taken = nb::ndarray<nb::ro, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
+
+  bool take(nb::handle object, nb::detail::cleanup_list* cleanup) {
+    nb::detail::make_caster<Taken> caster;
+    if (!caster.from_python(object, 0, cleanup)) return false;
+    array_ = std::move(caster.value);
+    if (reinterpret_cast<std::uintptr_t>(array_.data()) % array_.itemsize() != 0) return false;
+    const nb::dlpack::dtype type = array_.dtype();
+    return type == nb::dtype<float>() || type == nb::dtype<Half>() || type == nb::dtype<std::int8_t>();
+  }
+  static std::string expected() {
+    return "float32, float16 or int8 values, C-contiguous and aligned, with " + std::to_string(dimensions) +
+           " dimensions";
+  }
+  const void* data() const { return array_.data(); }
+  std::size_t itemsize() const { return array_.itemsize(); }
+  std::size_t shape(std::size_t axis) const { return array_.shape(axis); }
+  std::size_t size() const { return array_.size(); }
+
+ private:
+  Taken array_;
+};
+
 inline std::string shape_text(std::span<const std::size_t> shape) {
   std::string text = "(";
   for (const std::size_t length : shape) text += std::to_string(length) + (shape.size() == 1 ? ",)" : ", ");
@@ -216,6 +244,11 @@ struct type_caster<kdcode::Array<Value, dimensions>> : ArgumentCaster<kdcode::Ar
 template <int dimensions, bool writable>
 struct type_caster<kdcode::Integers<dimensions, writable>> : ArgumentCaster<kdcode::Integers<dimensions, writable>> {
   static constexpr auto Name = const_name("numpy.typing.NDArray[numpy.integer[typing.Any]]");
+};
+
+template <int dimensions>
+struct type_caster<kdcode::Stored<dimensions>> : ArgumentCaster<kdcode::Stored<dimensions>> {
+  static constexpr auto Name = const_name("numpy.typing.NDArray[typing.Any]");
 };
 
 }  // namespace nanobind::detail

@@ -6,24 +6,37 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from kdcode import bitpack
-from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
+from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors, rows_at_once
 from kdcode.codec.beam_search import within_reach
 from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_forms import RowForms
-from kdcode.codec.row_scales import directions, length_ratios, nearest_level
+from kdcode.codec.row_scales import directions
 from kdcode.codec.spec import CodecSpec, check_values
 from kdcode.errors import OptionError, StorageError
+from kdcode.stored_array import PackedRows
 
 CodeArray = npt.NDArray[np.int64]
 Tensors = Mapping[str, npt.NDArray[Any]]
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _SHOWN_POSITIONS = 16
+
+
+class RowDecoder(Protocol):
+    """Packed rows of a table with their codec."""
+
+    def decode(self, rows: IntArray) -> FloatArray:
+        """(n, d) vectors of (n,) rows in [0, N).
+
+        Raises:
+            StorageError: a code is not one of the codec, or the file is damaged.
+        """
+
 
 Search = Callable[[Any, FloatArray, int, int], CodeArray]
 """Called with a codec, (n, d) vectors, a beam and sweeps; gives (n, D) codes."""
@@ -172,17 +185,17 @@ class Codec(RowForms, ABC):
             check_values(codes, self.spec)
         return codes
 
+    @abstractmethod
     def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
         """(n, row bytes) packed rows to (n, d) vectors.
 
         Raises:
             StorageError: as of `unpack` and `decode`.
         """
-        return self.decode(self.unpack(packed))
 
-    def write_decoded(self, packed: npt.NDArray[np.uint8], vectors: FloatArray) -> None:
-        """The same written to (n, d) vectors, for codecs that need not have all of them twice."""
-        vectors[:] = self.decode_packed(packed)
+    def decoder(self, packed: PackedRows) -> RowDecoder:
+        """What decodes rows of a table."""
+        return _PackedDecoder(self, packed)
 
     def check_codes(self, codes: IntArray) -> None:
         """Refuse what is no (n, columns) array of codes in range."""
@@ -204,16 +217,7 @@ class Codec(RowForms, ABC):
             StorageError: a vector has a number that float32 cannot hold.
         """
         vectors = self.compose(codes)
-        if self.spec.scale_bits:
-            vectors *= self.row_scales(codes)[:, None]
         return _as_float32(vectors, codes) if self.may_overflow else vectors
-
-    def row_scales(self, codes: IntArray) -> FloatArray:
-        """(n,) what multiplies the composed vectors of codes."""
-        if not self.spec.scale_bits:
-            return np.ones(len(codes), dtype=np.float32)
-        levels: FloatArray = self.stored["scale_levels"]
-        return levels[codes[:, self.spec.code_length]]
 
     def encode(
         self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4, search: Search | None = None
@@ -238,11 +242,8 @@ class Codec(RowForms, ABC):
         return self.with_scale_level(codes, rows).reshape(*array.shape[:-1], len(self.spec.widths))
 
     def with_scale_level(self, codes: CodeArray, vectors: FloatArray) -> CodeArray:
-        """(n, columns): (n, D) codes with the level that is nearest to the length of (n, d) vectors."""
-        if not self.spec.scale_bits:
-            return codes
-        levels = nearest_level(length_ratios(vectors, self.compose(codes)), self.stored["scale_levels"])
-        return np.concatenate([codes, levels[:, None]], axis=1)
+        """(n, columns): (n, D) codes with the level of the scale of (n, d) vectors, where rows have scales."""
+        return codes
 
     def search_codes(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
         """(n, D) codes of (n, d) vectors, before row scales, chunk by chunk."""
@@ -317,6 +318,23 @@ class Codec(RowForms, ABC):
 
     def _quantized(self, name: str) -> Quantized:
         return Quantized(self.stored[name], self.stored.get(f"{name}_scale"))
+
+
+@dataclass(frozen=True, eq=False)
+class _PackedDecoder:
+    """Decodes rows of a table a few at a time."""
+
+    codec: Codec
+    packed: PackedRows
+
+    def decode(self, rows: IntArray) -> FloatArray:
+        """(n, d) vectors of (n,) rows in [0, N)."""
+        spec = self.codec.spec
+        vectors = np.empty((len(rows), spec.embedding_dim), dtype=np.float32)
+        at_once = rows_at_once(max(spec.row_width, len(spec.widths)))
+        for start in range(0, len(rows), at_once):
+            vectors[start : start + at_once] = self.codec.decode_packed(self.packed[rows[start : start + at_once]])
+        return vectors
 
 
 def _as_float32(vectors: npt.NDArray[np.floating[Any]], codes: IntArray) -> FloatArray:
