@@ -321,6 +321,8 @@ void choose_isa_or_fail() {
 }
 
 }  // namespace
+void bind_transform(nb::module_& module);  // bind_transform.cpp
+
 }  // namespace kdcode
 
 NB_MODULE(_core, module) {
@@ -333,5 +335,6 @@ NB_MODULE(_core, module) {
   module.def(
       "sources", [] { return sources_digest; }, "A digest of the files of the core that this module was built from.");
   bind_bits(module);
+  bind_transform(module);
   bind_codewords(module);
 }

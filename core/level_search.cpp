@@ -19,8 +19,8 @@ std::size_t padded(std::size_t count) { return (count + 15) / 16 * 16 + 16; }
 
 }  // namespace
 
-LevelSearch::LevelSearch(const LevelCodec& codec, std::uint32_t largest)
-    : codec_(codec), magnitudes_(std::max<std::uint32_t>(largest, 2) + 1) {
+LevelCosts::LevelCosts(const LevelCodec& codec, std::uint32_t largest)
+    : magnitudes_(std::max<std::uint32_t>(largest, 2) + 1), active_(codec.active()) {
   const unsigned contexts = codec.tables().contexts();
   bits_.resize(std::size_t{contexts} * 2 * magnitudes_);
   for (unsigned table = 0; table < 2 * contexts; ++table) {
@@ -28,13 +28,16 @@ LevelSearch::LevelSearch(const LevelCodec& codec, std::uint32_t largest)
       bits_[std::size_t{table} * magnitudes_ + k] = codec.tables().bits(table / 2, table % 2, k);
     }
   }
-  const std::size_t active = codec.active(), levels = codec.rows() * active;
-  tables_.resize(codec.classes() * active);
+  tables_.resize(codec.classes() * active_);
   for (std::size_t own = 0; own < codec.classes(); ++own) {
-    for (std::size_t i = 0; i < active; ++i) {
-      tables_[own * active + i] = static_cast<std::int32_t>(codec.context_of(i, own) * 2 * magnitudes_);
+    for (std::size_t i = 0; i < active_; ++i) {
+      tables_[own * active_ + i] = static_cast<std::int32_t>(codec.context_of(i, own) * 2 * magnitudes_);
     }
   }
+}
+
+LevelSearch::LevelSearch(const LevelCodec& codec, const LevelCosts& costs) : codec_(codec), costs_(costs) {
+  const std::size_t levels = codec.rows() * codec.active();
   sizes_.resize(levels);
   choice_costs_.resize(4 * padded(levels));
   choice_bits_.resize(4 * padded(levels));
@@ -52,14 +55,15 @@ LevelSearch::Path LevelSearch::best_path(std::size_t own, float trade, float roo
     // Rows are as long as they are: choices of the last sixteen run into those of the next row, which follow.
     const LevelChoices choices{choice_costs_.data() + row * active, choice_bits_.data() + row * active,
                                choice_magnitudes_.data() + row * active, stride};
-    kernels.choose(sizes_.data() + row * active, tables_.data() + own * active, active, bits_.data(),
-                   static_cast<std::int32_t>(magnitudes_), trade, choices);
+    kernels.choose(sizes_.data() + row * active, costs_.tables(own), active, costs_.bits(),
+                   static_cast<std::int32_t>(costs_.magnitudes()), trade, choices);
   }
   for (std::size_t choice = 0; choice < 4; ++choice) {  // what is of no row is zero
     for (std::size_t i = used_; i < levels; ++i) {
-      const auto table = static_cast<std::size_t>(tables_[own * active + i % active]) + choice / 2 * magnitudes_;
-      choice_costs_[choice * stride + i] = choice % 2 != 0 ? far : trade * bits_[table];
-      choice_bits_[choice * stride + i] = bits_[table];
+      const std::size_t table =
+          static_cast<std::size_t>(costs_.tables(own)[i % active]) + choice / 2 * costs_.magnitudes();
+      choice_costs_[choice * stride + i] = choice % 2 != 0 ? far : trade * costs_.bits()[table];
+      choice_bits_[choice * stride + i] = costs_.bits()[table];
       choice_magnitudes_[choice * stride + i] = 0;
     }
   }
@@ -117,10 +121,10 @@ std::size_t LevelSearch::first_place(std::span<const std::uint8_t> allowed, floa
   while (low < high) {
     const std::size_t middle = (low + high) / 2;
     float bits = room_taken;
+    const std::int32_t* tables = costs_.tables(allowed[middle]);
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      const float level = std::min(sizes_[i] / 2 + 0.4f, static_cast<float>(magnitudes_ - 1));
-      bits += bits_[static_cast<std::size_t>(tables_[allowed[middle] * active + i % active]) +
-                    static_cast<std::size_t>(level)];
+      const float level = std::min(sizes_[i] / 2 + 0.4f, static_cast<float>(costs_.magnitudes() - 1));
+      bits += costs_.bits()[static_cast<std::size_t>(tables[i % active]) + static_cast<std::size_t>(level)];
     }
     if (bits <= 8.0f * static_cast<float>(codec_.length(allowed[middle]))) {
       high = middle;
@@ -143,7 +147,7 @@ bool LevelSearch::search(const float* coordinates, float trade, float taken, flo
     if (path.fits) {
       const bool went_up = turn != 0 && !has_path;
       trace(path.state, coordinates, multiples);
-      *found = {allowed[place], 0, path.bits};
+      found->own = allowed[place];
       has_path = true;
       // A shorter class may do: contexts follow from the class, so that the path there is another one.
       if (went_up || place == 0 || path.natural_bits > room(place - 1)) return true;
@@ -175,7 +179,7 @@ LevelSearch::Found LevelSearch::find(const float* coordinates, std::size_t used,
                                      float trade, std::span<const std::uint8_t> allowed, std::int32_t* multiples,
                                      std::uint8_t* bytes) {
   const std::size_t active = codec_.active();
-  const float largest = 2.0f * static_cast<float>(magnitudes_ - 1);
+  const float largest = 2.0f * static_cast<float>(costs_.magnitudes() - 1);
   used_ = std::min(used, codec_.rows()) * active;
   float taken = 0;
   for (std::size_t row = 0; row < codec_.rows(); ++row) {
@@ -191,9 +195,10 @@ LevelSearch::Found LevelSearch::find(const float* coordinates, std::size_t used,
   for (float margin = 0.05f + 0.0004f * static_cast<float>(sizes_.size()); margin < most_margin; margin += 1) {
     if (!search(coordinates, trade, taken, margin, allowed, multiples, &found)) {
       std::fill_n(multiples, codec_.rows() * codec_.dim(), 0);
-      found = {allowed.back(), 0, 0};
+      found.own = allowed.back();
     }
-    found.sides = codec_.write(multiples, numbers, found.own, above(coordinates, multiples), bytes);
+    found.above = above(coordinates, multiples);
+    found.sides = codec_.write(multiples, numbers, found.own, found.above, bytes);
     if (found.sides >= 0) return found;
   }
   return found;

@@ -14,16 +14,34 @@
 
 namespace kdcode {
 
+// What levels cost, by class: made once, for any number of searches.
+class LevelCosts {
+ public:
+  // largest: the largest magnitude that a level may have.
+  LevelCosts(const LevelCodec& codec, std::uint32_t largest);
+
+  std::uint32_t magnitudes() const { return magnitudes_; }
+  const float* bits() const { return bits_.data(); }
+  // The places in `bits` of the coordinates of a row, in blocks of a class: those of quantizer 0. Quantizer 1 follows.
+  const std::int32_t* tables(std::size_t own) const { return tables_.data() + own * active_; }
+
+ private:
+  std::uint32_t magnitudes_;
+  std::size_t active_;
+  std::vector<float> bits_;           // (contexts, 2, magnitudes)
+  std::vector<std::int32_t> tables_;  // (classes, active)
+};
+
 class LevelSearch {
  public:
-  // largest: the largest magnitude that a level may have. The codec must outlive the search.
-  LevelSearch(const LevelCodec& codec, std::uint32_t largest);
+  // Both must outlive the search.
+  LevelSearch(const LevelCodec& codec, const LevelCosts& costs);
 
   // What a block becomes.
   struct Found {
     std::size_t own = 0;    // its class
-    int sides = -1;         // how many there is room for; -1: it fits into no class, not even as zeros
-    float bits = 0;         // of its levels
+    int sides = -1;            // how many there is room for; -1: it fits into no class, not even as zeros
+    std::uint32_t above = 0;   // the sides of the first 12 coordinates, the first one highest
   };
 
   // coordinates: (rows · dim) in steps; those from row `used` on are coded as zeros. numbers: of centroids.
@@ -46,9 +64,7 @@ class LevelSearch {
               std::int32_t* multiples, Found* found);
 
   const LevelCodec& codec_;
-  std::uint32_t magnitudes_;
-  std::vector<float> bits_;              // (contexts, 2, magnitudes)
-  std::vector<std::int32_t> tables_;     // (classes, dim) places in them
+  const LevelCosts& costs_;
   std::vector<float> sizes_;             // of the coordinates of the block that have levels, one row after another
   std::size_t used_ = 0;                 // how many of them are of rows that there are
   std::vector<float> choice_costs_, choice_bits_, total_, spent_;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t whole_range = 1u << 24, least_range = 1u << 16;
 constexpr std::uint32_t bytes_ahead = 3;  // that a code holds
+constexpr std::int32_t largest_multiple = 1 << 16;
 constexpr std::size_t lanes = 16, few_blocks = 4, zeros_after = 8;
 
 // One reader. `bytes` has zeros after its end, and `last` is as far as it goes.
@@ -488,6 +489,23 @@ void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* number
       coordinate += size;
     }
   }
+}
+
+bool LevelCodec::is_lawful(const std::int32_t* multiples) const {
+  unsigned state = 0;
+  for (std::size_t i = 0; i < plan_.rows * dim_; ++i) {
+    const std::int32_t multiple = multiples[i];
+    if (i % dim_ >= active()) {
+      if (multiple != 0) return false;
+      continue;
+    }
+    const unsigned quantizer = trellis_->bits == 0 ? 0 : state & 1;
+    const bool is_odd = (static_cast<std::uint32_t>(multiple) & 1) != 0;
+    if (multiple < -largest_multiple || multiple > largest_multiple) return false;
+    if (multiple != 0 && (is_odd != (quantizer != 0) || (multiple < 0 && !tables_.has_signs()))) return false;
+    state = trellis_->next(state, parity_of(multiple));
+  }
+  return true;
 }
 
 int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own,

@@ -74,6 +74,9 @@ class LevelCodec {
   Damage read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes, std::int8_t* levels,
               std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large, std::size_t* at) const;
 
+  // Whether the multiples of a block are those of their quantizers, within bounds, and zero where there are no levels.
+  bool is_lawful(const std::int32_t* multiples) const;
+
   // The bytes of a block of (rows · dim) multiples, `longest()` at most. Gives how many sides they have room for, which
   // are the first of `above`; below 0 where the levels take more than the class has.
   int write(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own, std::uint32_t above,

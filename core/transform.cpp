@@ -147,71 +147,108 @@ Sides Transform::sides_at(Sides all, std::size_t place) const {
   return {own, all.above >> (left - own) & ((1u << own) - 1)};
 }
 
-std::size_t Transform::decode(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
-                              std::int64_t zero_row, float* vectors, DecodeTrouble* trouble) const {
-  const std::size_t in_block = levels_->rows(), block_levels = in_block * levels_->width();
-  const std::size_t at_once = std::clamp<std::size_t>(levels_at_once / std::max<std::size_t>(1, block_levels), 1, rows_at_once);
+// Some rows, their blocks, and what is in these.
+struct Transform::Chunk {
   struct Wanted {
     std::size_t at, block, place;
   };
-  thread_local std::vector<std::int8_t> levels;
-  thread_local std::vector<std::uint16_t> centroids;
-  thread_local std::vector<LargeLevel> large;
+  std::size_t found = 0, count = 0;  // rows, and blocks
   Wanted wanted[rows_at_once];
   const std::uint8_t* blocks[rows_at_once];
   std::uint8_t classes[rows_at_once];
   Sides sides[rows_at_once];
+  std::vector<std::int8_t> levels;
+  std::vector<std::uint16_t> centroids;
+  std::vector<LargeLevel> large;
+};
+
+// Reads the blocks of the next rows but for those that are skipped. Gives the row after them.
+std::size_t Transform::read_chunk(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
+                                  std::int64_t skipped, Chunk* chunk, DecodeTrouble* trouble) const {
+  const std::size_t block_levels = levels_->rows() * levels_->width();
+  const std::size_t at_once =
+      std::clamp<std::size_t>(levels_at_once / std::max<std::size_t>(1, block_levels), 1, rows_at_once);
+  std::size_t end = std::min(numbers.size(), done + at_once), last = std::numeric_limits<std::size_t>::max();
+  chunk->found = chunk->count = 0;
+  chunk->large.clear();
+  for (std::size_t i = done; i < end; ++i) rows.prefetch(numbers[i]);
+  for (std::size_t i = done; i < end; ++i) {
+    const std::int64_t number = *const_cast<const volatile std::int64_t*>(&numbers[i]);  // read once, then checked
+    const RowPlace place = rows.find(number);
+    if (place.trouble != RowTrouble::none) {
+      *trouble = {place.trouble, Damage::none, i, place.begin, place.length};
+      end = i;
+      break;
+    }
+    if (number == skipped) continue;
+    if (place.block != last) {
+      chunk->blocks[chunk->count] = rows.rows().codes.bytes + place.begin;
+      chunk->classes[chunk->count] = static_cast<std::uint8_t>(place.own);
+      __builtin_prefetch(chunk->blocks[chunk->count]);
+      ++chunk->count, last = place.block;
+    }
+    chunk->wanted[chunk->found++] = {i, chunk->count - 1, place.place};
+  }
+  chunk->levels.resize(std::max(chunk->levels.size(), chunk->count * block_levels));
+  chunk->centroids.resize(std::max(chunk->centroids.size(), chunk->count * levels_->rows()));
+  std::size_t bad = 0;
+  const Damage damage = levels_->read({chunk->blocks, chunk->count}, {chunk->classes, chunk->count}, chunk->levels.data(),
+                                      chunk->centroids.data(), chunk->sides, &chunk->large, &bad);
+  if (damage == Damage::none) return end;
+  for (std::size_t i = chunk->found; i-- > 0;) end = chunk->wanted[i].block == bad ? chunk->wanted[i].at : end;
+  *trouble = {RowTrouble::none, damage, end, 0, 0};
+  chunk->found = 0;
+  return done;
+}
+
+std::size_t Transform::decode(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
+                              std::int64_t zero_row, float* vectors, DecodeTrouble* trouble) const {
+  thread_local Chunk chunk;
+  const std::size_t in_block = levels_->rows(), width = levels_->width();
   ExpandedRow expanded[rows_at_once];
-  levels.resize(at_once * block_levels);
-  centroids.resize(at_once * in_block);
-  while (done < numbers.size()) {
-    const std::size_t end = std::min(numbers.size(), done + at_once);
-    for (std::size_t i = done; i < end; ++i) rows.prefetch(numbers[i]);
-    std::size_t count = 0, found = 0, last = std::numeric_limits<std::size_t>::max(), stopped = end;
-    for (std::size_t i = done; i < end; ++i) {
-      const std::int64_t number = *const_cast<const volatile std::int64_t*>(&numbers[i]);  // read once, then checked
-      const RowPlace place = rows.find(number);
-      if (place.trouble != RowTrouble::none) {
-        *trouble = {place.trouble, Damage::none, i, place.begin, place.length};
-        stopped = i;
-        break;
-      }
-      if (number == zero_row) {
-        std::fill_n(vectors + i * dim(), dim(), 0.0f);
-        continue;
-      }
-      if (place.block != last) {
-        blocks[count] = rows.rows().codes.bytes + place.begin;
-        classes[count] = static_cast<std::uint8_t>(place.own);
-        __builtin_prefetch(blocks[count]);
-        ++count, last = place.block;
-      }
-      wanted[found++] = {i, count - 1, place.place};
+  while (done < numbers.size() && !trouble->found()) {
+    const std::size_t end = read_chunk(rows, numbers, done, zero_row, &chunk, trouble);
+    if (chunk.found != end - done) {
+      for (std::size_t i = done; i < end; ++i) std::fill_n(vectors + i * dim(), dim(), 0.0f);
     }
-    large.clear();
-    std::size_t bad = 0;
-    const Damage damage = levels_->read({blocks, count}, {classes, count}, levels.data(), centroids.data(), sides,
-                                        &large, &bad);
-    if (damage != Damage::none) {
-      for (std::size_t i = found; i-- > 0;) stopped = wanted[i].block == bad ? wanted[i].at : stopped;
-      *trouble = {RowTrouble::none, damage, stopped, 0, 0};
-      return done;
+    for (std::size_t i = 0; i < chunk.found; ++i) {
+      const auto [at, block, place] = chunk.wanted[i];
+      const std::size_t number = levels_->centroids() != 0 ? chunk.centroids[block * in_block + place] : 0;
+      expanded[i] = row_of(chunk.levels.data() + (block * in_block + place) * width, sides_at(chunk.sides[block], place),
+                           chunk.classes[block], number, vectors + at * dim());
     }
-    for (std::size_t i = 0; i < found; ++i) {
-      const auto [at, block, place] = wanted[i];
-      const std::size_t number = levels_->centroids() != 0 ? centroids[block * in_block + place] : 0;
-      expanded[i] = row_of(levels.data() + block * block_levels + place * levels_->width(), sides_at(sides[block], place),
-                           classes[block], number, vectors + at * dim());
-    }
-    finish({expanded, found});
-    for (const LargeLevel& level : large) {
-      for (std::size_t i = 0; i < found; ++i) {
-        if (wanted[i].block != level.block || level.place / levels_->width() != wanted[i].place) continue;
-        add_level(level.place % levels_->width(), static_cast<float>(level.rest) * expanded[i].step, expanded[i].vector);
+    finish({expanded, chunk.found});
+    for (const LargeLevel& level : chunk.large) {
+      for (std::size_t i = 0; i < chunk.found; ++i) {
+        if (chunk.wanted[i].block != level.block || level.place / width != chunk.wanted[i].place) continue;
+        add_level(level.place % width, static_cast<float>(level.rest) * expanded[i].step, expanded[i].vector);
       }
     }
-    done = stopped;
-    if (trouble->row != RowTrouble::none) return done;
+    done = end;
+  }
+  return done;
+}
+
+std::size_t Transform::read(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
+                            std::int32_t* multiples, std::uint32_t* others, DecodeTrouble* trouble) const {
+  thread_local Chunk chunk;
+  const std::size_t in_block = levels_->rows(), width = levels_->width(), active = levels_->active();
+  while (done < numbers.size() && !trouble->found()) {
+    const std::size_t end = read_chunk(rows, numbers, done, -1, &chunk, trouble);
+    for (std::size_t i = 0; i < chunk.found; ++i) {
+      const auto [at, block, place] = chunk.wanted[i];
+      std::int32_t* to = multiples + at * dim();
+      const std::int8_t* levels = chunk.levels.data() + (block * in_block + place) * width;
+      for (std::size_t k = 0; k < dim(); ++k) to[k] = k < active ? levels[k] : 0;
+      const Sides own = sides_at(chunk.sides[block], place);
+      const std::uint32_t number = levels_->centroids() != 0 ? chunk.centroids[block * in_block + place] : 0u;
+      const std::uint32_t rest[4] = {number, chunk.classes[block], own.count, own.above};
+      std::copy_n(rest, 4, others + 4 * at);
+      for (const LargeLevel& level : chunk.large) {
+        if (level.block == block && level.place / width == place) to[level.place % width] += level.rest;
+      }
+    }
+    done = end;
   }
   return done;
 }

@@ -48,6 +48,10 @@ class Transform {
   std::size_t decode(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
                      std::int64_t zero_row, float* vectors, DecodeTrouble* trouble) const;
 
+  // The same for codes: (n, d) multiples, and (n, 4) the centroid, the class, the number of sides and the sides.
+  std::size_t read(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
+                   std::int32_t* multiples, std::uint32_t* others, DecodeTrouble* trouble) const;
+
   // (n, d) vectors of (n) codes: (n, d) multiples, (n) classes, centroids (or null) and sides.
   void compose(std::size_t n, const std::int32_t* multiples, const std::uint8_t* classes, const std::uint16_t* numbers,
                const Sides* sides, float* vectors) const;
@@ -61,6 +65,9 @@ class Transform {
 
  private:
   Transform() = default;
+  struct Chunk;
+  std::size_t read_chunk(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
+                         std::int64_t skipped, Chunk* chunk, DecodeTrouble* trouble) const;
   void set_rotation(const TransformShape& shape);
   void set_centroids();
   const float* base_of(std::size_t number) const;
