@@ -146,6 +146,32 @@ Stopped bind_decode(const HeldTransform& held, const HeldBlocks& blocks, const V
   return {done, trouble.begin, trouble.length};
 }
 
+// Rows as they are handed around: their place in the block where blocks have several, their class where there are
+// several, the bytes of the block, and zeros up to the longest.
+Stopped bind_copy(const HeldBlocks& blocks, const Vector<std::int64_t>& numbers, const Array<std::uint8_t, 2>& copies,
+                  std::size_t done) {
+  const bool has_place = blocks.finder->rows().rows_per_block > 1, has_class = blocks.lengths.size() > 1;
+  const std::size_t longest = *std::max_element(blocks.lengths.begin(), blocks.lengths.end());
+  const std::size_t width = longest + has_place + has_class;
+  expect_shape(copies, "the copies", {numbers.size(), width});
+  const ReleaseGil released(copies.size());
+  for (; done < numbers.size(); ++done) {
+    const RowPlace place = blocks.finder->find(numbers.data()[done]);
+    if (place.trouble == RowTrouble::unchecked) return {done, place.begin, place.length};
+    if (place.trouble != RowTrouble::none) {
+      const nb::gil_scoped_acquire held;
+      refuse_rows({place.trouble, Damage::none, done, 0, 0}, numbers.data()[done], blocks.finder->rows().rows,
+                  blocks.lengths.size());
+    }
+    std::uint8_t* to = copies.data() + done * width;
+    if (has_place) *to++ = static_cast<std::uint8_t>(place.place);
+    if (has_class) *to++ = static_cast<std::uint8_t>(place.own);
+    std::copy_n(blocks.finder->rows().codes.bytes + place.begin, place.length, to);
+    std::fill_n(to + place.length, longest - place.length, std::uint8_t{0});
+  }
+  return {done, 0, 0};
+}
+
 // Codes of rows: (n, d) multiples, and (n, 4) the centroid, the class, the number of sides and the sides themselves.
 Stopped bind_read(const HeldTransform& held, const HeldBlocks& blocks, const Vector<std::int64_t>& numbers,
                   const Array<std::int32_t, 2>& multiples, const Array<std::uint32_t, 2>& others, std::size_t done) {
@@ -271,6 +297,24 @@ void bind_write(const HeldTransform& held, const Matrix<std::int32_t>& multiples
   }
 }
 
+// How often each magnitude occurs in blocks, of which the last has `used_of_last` rows.
+void bind_count(const HeldTransform& held, const Matrix<std::int32_t>& multiples, const Matrix<std::uint32_t>& others,
+                std::size_t used_of_last, const Array<std::int64_t, 3>& counts) {
+  const LevelCodec& levels = held.codec().levels();
+  const std::size_t n = multiples.shape(0);
+  expect_shape(multiples, "the multiples", {n, levels.rows() * levels.dim()});
+  expect_shape(others, "the other columns", {n, 3});
+  expect(counts.shape(0) == levels.tables().contexts() && counts.shape(1) == 2 && counts.shape(2) >= 1,
+         "counts have shape (contexts, 2, magnitudes)");
+  const ReleaseGil released(multiples.size());
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t own = others.data()[3 * i];
+    if (own >= levels.classes()) continue;
+    const std::size_t used = i + 1 == n ? used_of_last : levels.rows();
+    levels.count(multiples.data() + i * levels.rows() * levels.dim(), own, used, counts.shape(2), counts.data());
+  }
+}
+
 void bind_level_bits(const HeldTransform& held, const Array<float, 3>& bits) {
   const LevelTables& tables = held.codec().levels().tables();
   expect(bits.shape(0) == tables.contexts() && bits.shape(1) == 2, "bits have shape (contexts, 2, magnitudes)");
@@ -286,6 +330,8 @@ void bind_transform(nb::module_& module) {
   nb::class_<HeldBlocks>(module, "BlockRows", "Rows of entropy-coded blocks, in memory or in a mapped file.")
       .def("__init__", make_blocks, nb::arg("lengths"), nb::arg("rows"), nb::arg("rows_per_block"), nb::arg("codes"),
            nb::arg("classes"), nb::arg("starts"), nb::arg("breaks"), nb::arg("good"), nb::arg("file_starts"))
+      .def("copy", bind_copy, nb::arg("numbers"), nb::arg("copies"), nb::arg("done"),
+           "Write rows with their place and class. How many are done, and which bytes have to be checked first.")
       .def("check", [](const HeldBlocks& self) {
         const char* reason = nullptr;
         if (!self.finder->check(&reason)) refuse("StorageError", reason);
@@ -312,6 +358,8 @@ void bind_transform(nb::module_& module) {
            "Write the codes and bytes of blocks of coordinates in steps: multiples, and class, number of sides, sides.")
       .def("write", bind_write, nb::arg("multiples"), nb::arg("numbers"), nb::arg("others"), nb::arg("room"),
            nb::arg("bytes"), "Write the bytes of the codes of blocks, and for how many sides they have room.")
+      .def("count", bind_count, nb::arg("multiples"), nb::arg("others"), nb::arg("used_of_last"), nb::arg("counts"),
+           "Add how often each magnitude occurs in blocks, by context and quantizer.")
       .def("level_bits", bind_level_bits, nb::arg("bits"), "Write the bits of magnitudes by context and quantizer.");
 }
 

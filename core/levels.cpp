@@ -508,6 +508,20 @@ bool LevelCodec::is_lawful(const std::int32_t* multiples) const {
   return true;
 }
 
+void LevelCodec::count(const std::int32_t* multiples, std::size_t own, std::size_t used, std::size_t magnitudes,
+                       std::int64_t* counts) const {
+  unsigned state = 0;
+  for (std::size_t row = 0; row < std::min<std::size_t>(used, plan_.rows); ++row) {
+    for (std::size_t i = 0; i < active(); ++i) {
+      const std::int32_t multiple = multiples[row * dim_ + i];
+      const unsigned quantizer = trellis_->bits == 0 ? 0 : state & 1;
+      const auto magnitude = static_cast<std::size_t>(std::abs(magnitude_of(multiple, quantizer)));
+      ++counts[(2 * context_of(i, own) + quantizer) * magnitudes + std::min(magnitude, magnitudes - 1)];
+      state = trellis_->next(state, parity_of(multiple));
+    }
+  }
+}
+
 int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own,
                       std::uint32_t above, std::uint8_t* bytes) const {
   thread_local std::vector<Op> ops;

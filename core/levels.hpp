@@ -77,6 +77,10 @@ class LevelCodec {
   // Whether the multiples of a block are those of their quantizers, within bounds, and zero where there are no levels.
   bool is_lawful(const std::int32_t* multiples) const;
 
+  // Adds the magnitudes of a block to counts of (contexts, 2, magnitudes); larger ones count as the largest.
+  void count(const std::int32_t* multiples, std::size_t own, std::size_t used, std::size_t magnitudes,
+             std::int64_t* counts) const;
+
   // The bytes of a block of (rows · dim) multiples, `longest()` at most. Gives how many sides they have room for, which
   // are the first of `above`; below 0 where the levels take more than the class has.
   int write(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own, std::uint32_t above,

@@ -164,7 +164,7 @@ def code_text(code: Sequence[int], spec: CodecSpec) -> str:
     import numpy as np
 
     from kdcode.codec import TransformSpec
-    from kdcode.codec.transform.trellis import signed
+    from kdcode.codec.transform import signed
 
     if not isinstance(spec, TransformSpec):
         return "-".join(str(int(value)) for value in code)
@@ -173,7 +173,7 @@ def code_text(code: Sequence[int], spec: CodecSpec) -> str:
     signs = f"{sides:b}"[1:].replace("1", "+").replace("0", "-")
     length = f"{spec.lengths[row_class]} bytes"
     if spec.rows_per_block > 1:
-        length += f" of {spec.rows_per_block} rows, state {others.pop()}"
+        length += f" of {spec.rows_per_block} rows"
     from_centroid = f"from centroid {others[0]}: " if spec.centroids else ""
     return f"{from_centroid}{levels} ({length}, {f'sides {signs}' if signs else 'no sides'})"
 

@@ -15,7 +15,7 @@ from kdcode.codec.codeword_rows import CodewordRows
 from kdcode.codec.lstm import Lstm
 from kdcode.codec.sizes import SizeLimit, Sizes, memory_bytes
 from kdcode.codec.spec import TRANSFORM, CodecSpec
-from kdcode.codec.transform import Transform, TransformSpec
+from kdcode.codec.transform import Transform, TransformRowDecoder, TransformSpec
 
 __all__ = [
     "CODECS",
@@ -28,6 +28,7 @@ __all__ = [
     "SizeLimit",
     "Sizes",
     "Transform",
+    "TransformRowDecoder",
     "TransformSpec",
     "codec_from_tensors",
     "make_codec",

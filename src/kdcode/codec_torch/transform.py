@@ -1,4 +1,4 @@
-"""TransformModule: the torch twin of `kdcode.codec.Transform`."""
+"""TransformModule: transform codes decoded by torch's operators."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from kdcode.codec import Codec, CodecSpec, Transform, TransformSpec
-from kdcode.codec.transform.trellis import transitions
 from kdcode.codec_torch.module import CodecModule
 from kdcode.errors import OptionError
 
 
 class TransformModule(CodecModule):
-    """Decodes transform codes by torch's operators, on any device: one step of the trellis after another.
+    """Decodes transform codes from unpacked integers, on any device.
 
     Nothing in it can be trained. Its tensors are what those of the codec stand for: a rotation takes d x d numbers.
 
@@ -27,8 +26,6 @@ class TransformModule(CodecModule):
 
     mean: Tensor
     steps: Tensor
-    contexts: Tensor
-    shifts: Tensor
     sides: Tensor
     centroids: Tensor | None
     rotation: Tensor | None
@@ -44,24 +41,14 @@ class TransformModule(CodecModule):
         if not isinstance(spec, TransformSpec):
             raise TypeError(f"expected the spec of a transform codec, got {type(spec).__name__}")
         self.spec: TransformSpec = spec
-        self._transitions: list[list[int]] = transitions(spec.states).tolist()
         self._most_sides = spec.most_sides  # plain values, for graphs that are compiled
         self.basis = None
         self.register_buffer("scale_levels", None)
-        shapes: dict[str, tuple[int, ...]] = {
-            "mean": (spec.embedding_dim,),
-            "steps": (spec.classes,),
-            "shifts": (2 * spec.contexts,),
-            "sides": (spec.contexts,),
-        }
-        for name, shape in shapes.items():
-            self.register_buffer(name, torch.zeros(shape, device=device))
-        contexts = torch.zeros(spec.classes, spec.embedding_dim, dtype=torch.uint8, device=device)
-        self.register_buffer("contexts", contexts)
-        square = (spec.embedding_dim, spec.embedding_dim)
-        shape = (spec.centroids, spec.embedding_dim)
-        self.register_buffer("centroids", torch.zeros(shape, device=device) if spec.centroids else None)
-        self.register_buffer("rotation", torch.zeros(square, device=device) if spec.reflections else None)
+        dim = spec.embedding_dim
+        for name, size in (("mean", dim), ("steps", spec.classes), ("sides", spec.most_sides)):
+            self.register_buffer(name, torch.zeros(size, device=device))
+        self.register_buffer("centroids", torch.zeros(spec.centroids, dim, device=device) if spec.centroids else None)
+        self.register_buffer("rotation", torch.zeros(dim, dim, device=device) if spec.reflections else None)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Nothing: there are no weights to draw."""
@@ -72,43 +59,27 @@ class TransformModule(CodecModule):
         return self.mean.dtype
 
     def stored_tensors(self) -> None:
-        """None: there are no codewords that compiled code adds up."""
+        """None: there are no codewords that the core adds up."""
         return None
 
     def compose(self, codes: Tensor) -> Tensor:
         """(n, columns) codes to (n, d) vectors."""
         codes = codes.long()
         values, classes, sides = codes[:, : self.spec.code_length], codes[:, -2], codes[:, -1]
-        state = codes[:, -3] if self.spec.rows_per_block > 1 else torch.zeros_like(classes)
-        quantizer = self._quantizers(values, state)
-        contexts = self.contexts[classes].long()
-        size = (values + 1).bitwise_right_shift(1)  # of the level
-        lies = (2 * size - quantizer).to(self.dtype) - self.shifts[2 * contexts + quantizer]
-        lies = torch.where(size > 0, lies, torch.zeros_like(lies))
-        found = torch.where(values.bitwise_and(1) == 1, lies, -lies) + self._beside_levels(sides, contexts)
+        size = (values + 1).bitwise_right_shift(1).to(self.dtype)  # of the multiple
+        found = torch.where(values.bitwise_and(1) == 1, size, -size) + self._beside_multiples(sides)
         found = found * self.steps[classes][:, None]
         if self.centroids is not None:
             found = found + self.centroids[codes[:, self.spec.code_length]]
         return (found if self.rotation is None else found @ self.rotation.t()) + self.mean
 
-    def _quantizers(self, values: Tensor, state: Tensor) -> Tensor:
-        """(n, d) which of the two quantizers each of (n, d) code values is of, by the (n,) states before them."""
-        table = torch.tensor(self._transitions, device=values.device)
-        odd = (values + 1).bitwise_right_shift(1).bitwise_and(1)
-        found = []
-        for position in range(self.spec.code_length):
-            found.append(state.bitwise_and(1))
-            state = table[state, odd[:, position]]
-        return torch.stack(found, dim=1)
-
-    def _beside_levels(self, sides: Tensor, contexts: Tensor) -> Tensor:
-        """(n, d) how far from their levels coordinates lie, as far as the (n,) sides of rows tell."""
+    def _beside_multiples(self, sides: Tensor) -> Tensor:
+        """(n, d) how far from their multiples coordinates lie, in steps, as far as the (n,) sides of rows tell."""
         most = self._most_sides
         places = torch.arange(most, device=sides.device)
         counts = (sides[:, None].bitwise_right_shift(places + 1) > 0).sum(dim=1, keepdim=True)
         above = sides[:, None].bitwise_right_shift((counts - 1 - places).clamp_min(0)).bitwise_and(1)
-        away = self.sides[contexts[:, :most]]
-        known = torch.where(above == 1, away, -away)
+        known = torch.where(above == 1, self.sides, -self.sides)
         known = torch.where(places < counts, known, torch.zeros_like(known))
         return nn.functional.pad(known, (0, self.spec.code_length - most))
 
@@ -121,16 +92,11 @@ class TransformModule(CodecModule):
         """Take over the tensors of a codec of the same shape."""
         if not isinstance(codec, Transform):
             raise TypeError(f"expected a transform codec, got {type(codec).__name__}")
-        found = {
-            "mean": codec.stored["mean"],
-            "steps": codec.stored["steps"],
-            "contexts": codec.contexts[:, : self.spec.embedding_dim].astype(np.uint8),
-            "shifts": codec.tables.shift_of,
-            "sides": codec.side_of,
-        }
+        found = {"mean": codec.stored["mean"], "steps": codec.stored["steps"], "sides": codec.side_of}
         if codec.centroids is not None:
             found["centroids"] = codec.centroids.vectors
-        if codec.rotation is not None:
-            found["rotation"] = codec.rotation
+        if codec.matrix is not None:
+            numbers, scales = codec.matrix
+            found["rotation"] = numbers.astype(np.float32) * scales[:, None]
         for name, value in found.items():
             self.get_buffer(name).copy_(torch.from_numpy(np.array(value)))

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.codec.transform import TransformSpec
-from kdcode.codec.transform.trellis import signed
+from kdcode.codec.transform import TransformSpec, signed
 from kdcode.coded import CodedTable
 from kdcode.evaluation.code_use import entropies_of
 
@@ -71,7 +70,7 @@ def level_use(coded: CodedTable) -> LevelUse | None:
     dim, columns = spec.embedding_dim, 2 * _MOST + 1
     counts, places = np.zeros(dim * columns, dtype=np.int64), np.arange(dim) * columns + _MOST
     for _, codes in coded.code_chunks():
-        levels = np.clip(signed(codes[:, :dim].astype(np.int64)), -_MOST, _MOST)
+        levels = np.clip(signed(codes[:, :dim]), -_MOST, _MOST)
         counts += np.bincount((levels + places).reshape(-1), minlength=len(counts))
     every = counts.reshape(dim, columns)
     used = np.flatnonzero(every.any(axis=0)) - _MOST

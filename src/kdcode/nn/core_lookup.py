@@ -14,10 +14,12 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from kdcode.arrays import FloatArray
-from kdcode.codec import CodewordRows
+from kdcode.codec import CodewordRows, TransformRowDecoder
+from kdcode.codec_torch import StoredCodec
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.errors import RowError
+from kdcode.nn.layer_content import ROW_BUFFERS, buffer_of
 
 if TYPE_CHECKING:
     from kdcode.nn.coded_layer import CodedLayer
@@ -27,6 +29,7 @@ _ROWS_FOR_THREADS = 8192
 
 Rows = npt.NDArray[np.int64]
 _NO_ROWS: Rows = np.empty(0, dtype=np.int64)
+Decoder = CodewordRows | TransformRowDecoder
 
 
 class CoreLookup:
@@ -38,7 +41,7 @@ class CoreLookup:
     """
 
     def __init__(self) -> None:
-        self._rows: CodewordRows | None = None
+        self._rows: Decoder | None = None
         self._count = 0
         self._seen: TensorsSeen | None = None
 
@@ -76,19 +79,20 @@ class CoreLookup:
         """Forget where the tensors are."""
         self._seen = None
 
-    def _rows_of(self, layer: CodedLayer, codec: Any) -> CodewordRows | None:  # noqa: ANN401 - a module
+    def _rows_of(self, layer: CodedLayer, codec: Any) -> Decoder | None:  # noqa: ANN401 - a module
         """What decodes from the tensors that are there now; None where the core cannot."""
         own, seen = tensors_of(layer, codec), self._seen
         if seen is None or self._count != layer.num_embeddings or not seen.are(own):
             self._rows = _rows_from(layer)
-            self._seen, self._count = TensorsSeen(own, places_of(layer), values=False), layer.num_embeddings
+            values = isinstance(self._rows, TransformRowDecoder)  # which has copies of what all rows share
+            self._seen, self._count = TensorsSeen(own, places_of(layer), values=values), layer.num_embeddings
         return self._rows
 
 
 def tensors_of(layer: CodedLayer, codec: Any) -> list[Tensor | None]:  # noqa: ANN401 - a module
     """All that vectors are made from: codes and weights, and what else belongs to them."""
     buffers = layer._buffers
-    return [buffers["code_rows"], buffers["row_starts"], *codec._parameters.values(), *codec._buffers.values()]
+    return [*(buffers[name] for name in ROW_BUFFERS), *codec._parameters.values(), *codec._buffers.values()]
 
 
 def places_of(layer: CodedLayer) -> tuple[Tensor, ...]:
@@ -101,9 +105,11 @@ def _want_gradients(weights: Mapping[str, Tensor | None]) -> bool:
     return any(weight is not None and weight.requires_grad for weight in weights.values())
 
 
-def _rows_from(layer: CodedLayer) -> CodewordRows | None:
+def _rows_from(layer: CodedLayer) -> Decoder | None:
     """What decodes from the tensors of a layer; None where they are not those that the core takes."""
     codec, spec, form = layer.codec, layer.codec.spec, layer.form
+    if not spec.has_codewords:
+        return _block_decoder(layer)
     tensors = codec.stored_tensors() if spec.has_codewords else None
     if tensors is None:
         return None
@@ -124,7 +130,20 @@ def _rows_from(layer: CodedLayer) -> CodewordRows | None:
     return CodewordRows(spec, arrays, code_rows.numpy().view(np.uint8), widths)
 
 
-def _one_vector(rows: CodewordRows, layer: CodedLayer, ids: Tensor) -> FloatArray:
+def _block_decoder(layer: CodedLayer) -> TransformRowDecoder | None:
+    """What decodes packed transform codes from the tensors of a layer; None where these are not on the CPU."""
+    if layer.form != "packed" or not isinstance(layer.codec, StoredCodec):
+        return None
+    own = [tensor for tensor in tensors_of(layer, layer.codec) if tensor is not None]
+    if any(not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_inference() for tensor in own):
+        return None
+    codec = layer.codec.in_numpy()
+    layout = codec.spec.row_layout(layer.num_embeddings)
+    rows = {name: layer.get_buffer(buffer_of(name)).numpy().view(dtype) for name, (dtype, _) in layout.items()}
+    return TransformRowDecoder(codec, codec.rows_of_tensors(rows, layer.num_embeddings))
+
+
+def _one_vector(rows: Decoder, layer: CodedLayer, ids: Tensor) -> FloatArray:
     """The (1, d) vector of a single id, which is quicker to read than an array of it is to make."""
     row, padding = int(ids.item()), -1 if layer.padding_idx is None else layer.padding_idx
     vector = np.empty((1, layer.embedding_dim), dtype=np.float32)
@@ -136,7 +155,7 @@ def _one_vector(rows: CodewordRows, layer: CodedLayer, ids: Tensor) -> FloatArra
     return vector
 
 
-def _decoded(rows: CodewordRows | None, layer: CodedLayer, picked: Rows) -> FloatArray:
+def _decoded(rows: Decoder | None, layer: CodedLayer, picked: Rows) -> FloatArray:
     """(n, d) vectors of (n,) rows."""
     if rows is None:
         return _by_numpy(layer, picked)
@@ -153,7 +172,7 @@ def _decoded(rows: CodewordRows | None, layer: CodedLayer, picked: Rows) -> Floa
     return vectors
 
 
-def _decode_on_threads(rows: CodewordRows, picked: Rows, vectors: FloatArray, padding: int) -> None:
+def _decode_on_threads(rows: Decoder, picked: Rows, vectors: FloatArray, padding: int) -> None:
     """Write the vectors of rows, on as many threads as torch's operators take."""
 
     def decode(start: int) -> None:

@@ -94,12 +94,12 @@ class NumpyRows:
 def _decoded(codec: Codec, packed: PackedRows, rows: npt.NDArray[np.int64]) -> FloatArray:
     """(n, d) vectors of (n,) rows, on as many threads as torch's operators take."""
     if len(rows) <= _ROWS_AT_ONCE:
-        return codec.decode_packed(packed[rows])
-    vectors = np.empty((len(rows), codec.spec.embedding_dim), dtype=np.float32)
+        return codec.decoder(packed).decode(rows)
+    decoder, vectors = codec.decoder(packed), np.empty((len(rows), codec.spec.embedding_dim), dtype=np.float32)
 
     def decode(start: int) -> None:
         some = slice(start, start + _ROWS_AT_ONCE)
-        vectors[some] = codec.decode_packed(packed[rows[some]])
+        vectors[some] = decoder.decode(rows[some])
 
     parallel_chunks(decode, range(0, len(rows), _ROWS_AT_ONCE), torch.device("cpu"))
     return vectors

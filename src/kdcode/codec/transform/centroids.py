@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec.transform.level_tables import PRECISION, TOTAL
 from kdcode.errors import OptionError
 
-CENTROID_BITS = (4, 5, 6, 8)
+CENTROID_BITS = (4, 6)
 """Bits that a number of a centroid may have."""
+TOTAL = 1 << 15
+"""What the frequencies of all centroids add up to."""
 MAX_CENTROIDS = 1 << 13
 _SMALL, _LARGE = 1e-12, 1e15
 """Squares of numbers beyond these are computed in float64."""
@@ -30,7 +31,7 @@ _AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Centroids:
-    """Centroids, and a table of frequencies to code their numbers with, in the form of `LevelTables`.
+    """Centroids, and how often each is named.
 
     Args:
         packed: (C, bytes) uint8, their numbers in few bits; half of what is possible stands for zero.
@@ -79,34 +80,9 @@ class Centroids:
         return float(1 << self.bits >> 1) * float(self.scales.max(initial=0))
 
     @cached_property
-    def first(self) -> IntArray:
-        """(2,) where the one table begins and ends."""
-        return np.array([0, len(self)])
-
-    @cached_property
-    def sizes(self) -> npt.NDArray[np.int64]:
-        """(C,) the frequencies."""
-        return self.frequencies.astype(np.int64)
-
-    @cached_property
-    def starts(self) -> npt.NDArray[np.int64]:
-        """(C,) the frequencies of those before, added up."""
-        return np.cumsum(self.sizes) - self.sizes
-
-    @property
-    def places(self) -> npt.NDArray[np.int64]:
-        """The same, since there is one table."""
-        return self.starts
-
-    @cached_property
-    def escapes(self) -> IntArray:
-        """(1,) a number that there is not: none is escaped."""
-        return np.array([len(self)])
-
-    @cached_property
     def costs(self) -> DoubleArray:
         """(C,) bits that it takes to name each."""
-        return np.asarray(PRECISION - np.log2(self.sizes))
+        return np.asarray(np.log2(TOTAL) - np.log2(self.frequencies.astype(np.float64)))
 
     def nearest(self, coordinates: FloatArray, trade: float) -> npt.NDArray[np.int64]:
         """(n,) numbers of the centroids with the least squared distance from (n, d) coordinates, plus λ times bits."""

@@ -1,56 +1,151 @@
-"""Transform: a level for each coordinate after a rotation, chosen along a trellis and entropy-coded."""
+"""Transform: a multiple of a step for each coordinate after a rotation, chosen along a trellis and entropy-coded."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from kdcode import bitpack
+from kdcode import _core, bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.codec import CodeArray, Codec, Search
+from kdcode.codec.row_writing import RowWriter, written
 from kdcode.codec.spec import TRANSFORM
-from kdcode.codec.transform.block_encoding import BlockEncoder
 from kdcode.codec.transform.centroids import Centroids
-from kdcode.codec.transform.compiled_levels import CompiledLevels
 from kdcode.codec.transform.level_tables import LevelTables
-from kdcode.codec.transform.range_coder import bit_lengths
-from kdcode.codec.transform.reflections import product, reflection_vectors
-from kdcode.codec.transform.row_blocks import BlockCodes
-from kdcode.codec.transform.row_coder import RowCoder
-from kdcode.codec.transform.row_forms import TransformRows
-from kdcode.codec.transform.row_search import RowProblem, margin_of
+from kdcode.codec.transform.rotation import product, reflection_vectors, rounded_matrix
+from kdcode.codec.transform.rows import BlockRows, BlockWriter
 from kdcode.codec.transform.spec import SIDE_UNIT, TransformSpec
-from kdcode.codec.transform.viterbi import LevelCosts
-from kdcode.errors import OptionError
+from kdcode.errors import OptionError, StorageError
+from kdcode.stored_array import ArrayInFile, PackedRows
 
 _ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 1 << 12, 1 << 20
+_WORK_A_CALL = 1 << 22
+"""Numbers that one call of the core encodes or decodes: below 0.1 s."""
 _MOST_TRADE = 1e6
 """The largest λ, in squared steps for each bit: rows are all zero long before."""
-_LARGE = 1e30
-"""Vectors of larger numbers are rotated in float64."""
-_FEW_ROWS, _FEW_NUMBERS = 64, 1 << 15
-"""Rows that compiled code decodes at a time: as many as have so many numbers, and enough to read the rotation for."""
+_WEIGHTS = (1 / 4, 4.0)
+"""Weights beyond which the error of a row counts no less or more: a step allows no more than that."""
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_NOTHING_FITS = (1 << 32) - 1
+
+Values = npt.NDArray[np.int64]
 
 
-class Transform(TransformRows, Codec):
+@dataclass(frozen=True, eq=False)
+class EncodedBlocks:
+    """Blocks of rows as the core encodes them.
+
+    Args:
+        rows: how many of their rows there are; the last block may have fewer than the others.
+        multiples: (m, rows of a block · d) int32.
+        numbers: (m, rows of a block) uint16 of centroids; (m, 0) where there are none.
+        others: (m, 3) uint32, the class, the number of sides, and the sides.
+        packed: (m, bytes of the longest block).
+    """
+
+    rows: int
+    multiples: npt.NDArray[np.int32]
+    numbers: npt.NDArray[np.uint16]
+    others: npt.NDArray[np.uint32]
+    packed: npt.NDArray[np.uint8]
+
+    @property
+    def classes(self) -> npt.NDArray[np.int64]:
+        """(m,) the classes of the blocks."""
+        return self.others[:, 0].astype(np.int64)
+
+    @classmethod
+    def joined(cls, parts: Sequence[EncodedBlocks]) -> EncodedBlocks:
+        """Parts one after another; all but the last have whole blocks."""
+        names = ("multiples", "numbers", "others", "packed")
+        arrays = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
+        return cls(sum(part.rows for part in parts), *arrays)
+
+    def replace(self, blocks: IntArray, other: EncodedBlocks) -> None:
+        """Take some blocks from others, as many as there are numbers of them."""
+        for name in ("multiples", "numbers", "others", "packed"):
+            getattr(self, name)[blocks] = getattr(other, name)[: len(blocks)]
+
+
+class TransformRowDecoder:
+    """Decodes rows of a table of transform codes.
+
+    Args:
+        codec: their codec.
+        rows: packed rows of any form.
+    """
+
+    def __init__(self, codec: Transform, rows: PackedRows) -> None:
+        self._codec, self._core = codec, codec.core
+        self._rows = codec.block_rows(rows)
+        self._at_once = max(1, _WORK_A_CALL // codec.spec.embedding_dim)
+
+    def decode(self, rows: IntArray) -> FloatArray:
+        """(n, d) vectors of (n,) rows.
+
+        Raises:
+            RowError: a row lies outside the table.
+            StorageError: bytes that stand for no code, a vector that float32 cannot hold, or a damaged file.
+        """
+        vectors = np.empty((len(rows), self._codec.spec.embedding_dim), dtype=np.float32)
+        self.decode_into(np.ascontiguousarray(rows, dtype=np.int64), vectors)
+        return vectors
+
+    def decode_into(
+        self, rows: npt.NDArray[np.int64], vectors: FloatArray, zero_row: int = -1, finite: bool = True
+    ) -> None:
+        """Write the (n, d) vectors of (n,) rows; both arrays are contiguous. As `CodewordRows.decode_into`."""
+        held = self._rows
+        held.notice_changes()
+        for start in range(0, len(rows), self._at_once):
+            some, to = rows[start : start + self._at_once], vectors[start : start + self._at_once]
+            done = 0
+            while done < len(some):
+                done, begin, length = self._core.decode(held.core, some, to, done, zero_row)
+                if length:
+                    held.check_bytes(begin, length)
+        if finite and self._codec.may_overflow:
+            _refuse_infinite(vectors)
+
+    def decode_one(self, row: int, vector: FloatArray, zero_row: int = -1, finite: bool = True) -> None:
+        """Write the (1, d) vector of a row."""
+        self.decode_into(np.array([row]), vector, zero_row, finite)
+
+    def codes(self, rows: IntArray) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """(n, columns) codes of (n,) rows."""
+        held, wanted = self._rows, np.ascontiguousarray(rows, dtype=np.int64)
+        held.notice_changes()
+        multiples = np.empty((len(wanted), self._codec.spec.embedding_dim), dtype=np.int32)
+        others = np.empty((len(wanted), 4), dtype=np.uint32)
+        for start in range(0, len(wanted), self._at_once):
+            some = slice(start, start + self._at_once)
+            done = 0
+            while done < len(wanted[some]):
+                done, begin, length = self._core.read(held.core, wanted[some], multiples[some], others[some], done)
+                if length:
+                    held.check_bytes(begin, length)
+        return self._codec.codes_of(multiples, others)
+
+
+class Transform(Codec):
     """Transform codes.
 
-    A vector is `mean + y Rᵀ`, where R is a product of reflections and y_i the step of the row's class times what level
-    i stands for, plus that coordinate of the row's centroid where there are centroids. A code has d columns, the levels
-    as code values (0, 1, 2, 3, 4 for 0, 1, -1, 2, -2), the number of the centroid, if any, then the class of the row,
-    and the sides of its first coordinates: a one, and for each coordinate whether it lies above its level. Where
-    several rows make a block, they share a class, and before it there is a column for the state of the trellis (see
-    `RowBlocks`). The tensors are, beside `mean`, `steps`, the `reflections` and those of `Centroids`:
+    A vector is `mean + y Rᵀ`, where R is a rotation and y_i the step of the class of the row's block times a whole
+    multiple, plus that coordinate of the row's centroid where there are centroids. A code has d columns, the multiples
+    as 0, 1, 2, 3, 4 for 0, 1, -1, 2, -2, the number of the centroid, if any, the class of the block, and the sides of
+    its first coordinates: a one, and a bit for each that says whether the coordinate lies above its multiple. The
+    tensors are, beside `mean`, `steps`, the `reflections` and those of `Centroids`:
 
-        coordinate_contexts, class_contexts   the context of coordinate i in a row of class c is the sum of both, kept
-                                              within those that there are
-        magnitudes, frequencies, shifts       the tables of each context, see `LevelTables`
-        sides                                 (T,) how far from its level a coordinate lies, by context
-        search                                λ and nominal step, for those who encode; see `RowProblem`
+        group_sizes, group_contexts, class_contexts   coordinates that are one symbol each, and the context that they
+                                                      have in blocks of each class, which is the sum of both
+        magnitudes, weights                           the tables of each context, see `LevelTables`
+        sides                                         how far from their multiple the first coordinates lie
+        search                                        λ and the nominal step, for those who encode
     """
 
     kind: ClassVar[str] = TRANSFORM
@@ -64,16 +159,18 @@ class Transform(TransformRows, Codec):
             raise OptionError("steps: expected numbers above 0")
         if not (self.stored["search"] > 0).all() or float(self.stored["search"][0]) > _MOST_TRADE:
             raise OptionError(f"search: expected numbers above 0, λ at most {_MOST_TRADE:g}")
-        most = int(self.tables.magnitudes.max()) * 2 + 2
-        if most > self.spec.codebook_size:
-            raise OptionError(f"magnitudes: {most} values in a table, K={self.spec.codebook_size} are allowed")
-        _ = self.centroids  # which are checked, too
+        magnitudes = self.stored["magnitudes"]
+        if 4 * int(magnitudes.max()) >= self.spec.codebook_size:
+            raise OptionError(
+                f"magnitudes: multiples up to {2 * int(magnitudes.max())} in a table, K={self.spec.codebook_size} allows "
+                f"{self.spec.codebook_size // 2}"
+            )
+        _ = self.tables, self.centroids  # which are checked, too
 
     @cached_property
     def tables(self) -> LevelTables:
         """The tables of levels."""
-        magnitudes, frequencies, shifts = (self.stored[name] for name in ("magnitudes", "frequencies", "shifts"))
-        return LevelTables(magnitudes, frequencies, shifts, self.spec.signs)
+        return LevelTables(self.stored["magnitudes"], self.stored["weights"], self.spec.signs)
 
     @cached_property
     def centroids(self) -> Centroids | None:
@@ -84,42 +181,72 @@ class Transform(TransformRows, Codec):
         return Centroids(packed, scales, self.stored["centroid_frequencies"], self.spec.centroid_bits)
 
     @cached_property
-    def contexts(self) -> npt.NDArray[np.int64]:
-        """(classes, levels) the context of each coordinate in blocks of a class."""
-        found = self.stored["coordinate_contexts"].astype(np.int64) + self.stored["class_contexts"][:, None]
-        return np.tile(np.clip(found, 0, self.spec.contexts - 1), self.spec.rows_per_block)
-
-    @cached_property
-    def rotation(self) -> FloatArray | None:
+    def rotation(self) -> DoubleArray | None:
         """The (d, d) matrix R that vectors are multiplied by to be encoded; None for the identity."""
         spec = self.spec
         if not spec.reflections:
             return None
         packed, scales = self.stored["reflections"], self.stored["reflection_scale"]
-        vectors = reflection_vectors(packed, scales, spec.embedding_dim, spec.reflection_bits, np.float32)
-        return cast(FloatArray, product(vectors))
+        return np.asarray(product(reflection_vectors(packed, scales, spec.embedding_dim)))
 
     @cached_property
-    def problem(self) -> RowProblem:
-        """What a search for levels knows of this codec."""
-        trade = float(self.stored["search"][0])
-        bits = self.tables.costs((self.spec.codebook_size - 1) // 2)  # both signs of a magnitude are values below K
-        costs = LevelCosts(bits, self.tables.shift_of, self.spec.states)
-        margin = margin_of(self.spec.block_levels)
-        numbers = None if self.centroids is None else self.centroids.costs
-        return RowProblem(self.tables, costs, self.contexts, self.coder.lengths, trade, margin, numbers)
+    def matrix(self) -> tuple[npt.NDArray[np.int8], FloatArray] | None:
+        """The (d, d) int8 numbers and (d,) scales that coordinates are multiplied by to be vectors."""
+        return None if self.rotation is None else rounded_matrix(self.rotation)
 
     @cached_property
-    def compiled(self) -> CompiledLevels:
-        """The same loops as compiled code, where that is installed."""
-        return CompiledLevels(self.coder)
+    def side_of(self) -> FloatArray:
+        """How far from their multiple the first coordinates lie, in steps, where their side is known."""
+        return (self.stored["sides"] * np.float32(SIDE_UNIT)).astype(np.float32)
+
+    @property
+    def nominal_step(self) -> float:
+        """The step of rows that count as usual."""
+        return float(self.stored["search"][1])
+
+    @property
+    def trade(self) -> float:
+        """λ, what a bit may cost in squared error, in squared steps."""
+        return float(self.stored["search"][0])
 
     @cached_property
-    def coder(self) -> RowCoder:
-        """What turns codes into rows and back."""
-        spec, lengths = self.spec, np.array(self.spec.lengths, dtype=np.int64)
-        own = (self.stored["steps"], self.side_of, spec.states, spec.most_block_sides, spec.codebook_size)
-        return RowCoder(self.tables, self.contexts, lengths, *own, spec.rows_per_block, self.centroids)
+    def core(self) -> _core.Transform:
+        """The codec of the core."""
+        spec, stored = self.spec, self.stored
+        matrix, scales = (np.empty((0, 0), np.int8), np.empty(0, np.float32)) if self.matrix is None else self.matrix
+        rotation = np.empty((0, 0), np.float32) if self.rotation is None else self.rotation.astype(np.float32)
+        centroids, frequencies = np.empty((0, spec.embedding_dim), np.float32), np.empty(0, np.uint16)
+        if self.centroids is not None:
+            centroids = (self.centroids.vectors.astype(np.float64) / self.nominal_step).astype(np.float32)
+            frequencies = self.centroids.frequencies
+        return _core.Transform(
+            spec.embedding_dim,
+            spec.rows_per_block,
+            spec.states,
+            spec.signs,
+            stored["group_sizes"],
+            stored["group_contexts"],
+            np.array(spec.lengths, dtype=np.uint32),
+            stored["class_contexts"],
+            stored["magnitudes"].reshape(-1),
+            stored["weights"],
+            frequencies,
+            stored["mean"],
+            stored["steps"],
+            self.side_of,
+            matrix,
+            scales,
+            np.ascontiguousarray(rotation),
+            np.ascontiguousarray(centroids),
+            self.nominal_step,
+        )
+
+    @cached_property
+    def level_contexts(self) -> npt.NDArray[np.int64]:
+        """(classes, d) the context of each coordinate in blocks of a class; that of the last group for those without."""
+        own = np.repeat(self.stored["group_contexts"], self.stored["group_sizes"]).astype(np.int64)
+        padded = np.pad(own, (0, self.spec.embedding_dim - len(own)), mode="edge" if len(own) else "constant")
+        return np.clip(padded + self.stored["class_contexts"][:, None], 0, self.spec.contexts - 1)
 
     @classmethod
     def from_weights(cls, spec: Any, weights: Any) -> Self:  # noqa: ANN401 - not used
@@ -138,49 +265,50 @@ class Transform(TransformRows, Codec):
         changed = {name: (self.stored[name] * np.float64(factor)).astype(np.float32) for name in names}
         return replace(self, stored={**self.stored, **changed, "search": search})
 
-    def pack(self, codes: IntArray) -> npt.NDArray[np.uint8]:
-        """(n, columns) codes to (n, row bytes) packed rows: the class where there are several, then its bytes.
+    # Rows.
 
-        Where several rows make a block, codes are those of all rows that were encoded, in order, and a packed row is
-        its place in the block and the whole block.
+    def block_rows(self, packed: PackedRows) -> BlockRows:
+        """Packed rows of any form as rows of blocks."""
+        if isinstance(packed, BlockRows):
+            return packed
+        return self.rows_of_tensors(written(self.row_writer(), np.asarray(packed)), len(packed))
 
-        Raises:
-            OptionError: the codes are not those of this codec, or too long for the class of their block.
-        """
-        self.check_codes(codes)
-        packed = np.zeros((len(codes), self.spec.row_bytes), dtype=np.uint8)
-        at_once = self._rows_at_once()
-        for start in range(0, len(codes), at_once):
-            some = slice(start, start + at_once)
-            packed[some] = self._packed(codes[some], start)
-        return packed
+    def stored_rows(self, packed: PackedRows) -> PackedRows:
+        """(N, row bytes) packed rows in the form that a table keeps them in: blocks once, without zeros after them."""
+        return self.block_rows(packed) if len(packed) else packed
 
-    def _packed(self, codes: IntArray, start: int) -> npt.NDArray[np.uint8]:
-        """(n, row bytes) packed rows of a few codes, of rows from number `start` on."""
-        spec = self.spec
-        values, numbers, classes, sides = spec.row_blocks.block_codes(codes)
-        left = -len(codes) % spec.rows_per_block  # rows that the last block has not
-        if left:
-            room = self.encoder.written(values[-1:], numbers[-1:], classes[-1:])[1]
-            sides[-1] <<= max(0, int(room[0]) - (spec.rows_per_block - left) * spec.embedding_dim)
-        parts = (values, numbers, classes, sides)
-        written, room = self.compiled.write(*parts) or self.coder.write(*parts)
-        wrong = room != bit_lengths(sides) - 1
-        if wrong.any():
-            block = int(wrong.argmax())
-            length, row = spec.lengths[classes[block]], start + block * spec.rows_per_block
-            raise OptionError(
-                f"codes: row {row} has {bit_lengths(sides)[block] - 1} sides, and the {length} bytes of its "
-                f"class have room for {room[block]}; encode a vector to have a code that fits"
-            )
-        first = int(spec.classes > 1)
-        blocks = np.empty((len(values), spec.block_bytes), dtype=np.uint8)
-        blocks[:, :first] = classes[:, None]
-        blocks[:, first:] = written[:, : spec.block_bytes - first]
-        if spec.rows_per_block == 1:
-            return blocks
-        number, place = np.divmod(np.arange(len(codes)), spec.rows_per_block)
-        return np.column_stack([place.astype(np.uint8), blocks[number]])
+    def row_writer(self) -> RowWriter:
+        """What makes the tensors of `row_tensors` of rows that come in chunks."""
+        return BlockWriter(self.spec.lengths, self.spec.rows_per_block)
+
+    def check_rows(self, rows: PackedRows) -> None:
+        """Check that blocks begin where those before them end."""
+        self.block_rows(rows).check()
+
+    def rows_of_equal_length(self, rows: PackedRows) -> Iterable[npt.NDArray[np.uint8]]:
+        """The bytes of all rows; of rows in blocks, their codes as bytes."""
+        if self.spec.rows_per_block == 1 or not len(rows):
+            return [np.asarray(rows)]
+        codes = self.decoder(rows).codes(np.arange(len(rows)))
+        return [codes.view(np.uint8).reshape(len(codes), -1)]
+
+    def row_tensors(self, rows: PackedRows) -> dict[str, ArrayInFile]:
+        """What a file keeps of the rows of a table, by name."""
+        return self.block_rows(rows).tensors()
+
+    def rows_of_tensors(self, tensors: Mapping[str, ArrayInFile], count: int) -> BlockRows:
+        """The rows of a file; undoes `row_tensors`."""
+        return BlockRows(count, self.spec.lengths, self.spec.rows_per_block, tensors)
+
+    def decoder(self, packed: PackedRows) -> TransformRowDecoder:
+        """What decodes rows of a table."""
+        return TransformRowDecoder(self, packed)
+
+    def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
+        """(n, row bytes) packed rows to (n, d) vectors."""
+        if not len(packed):
+            return np.empty((0, self.spec.embedding_dim), dtype=np.float32)
+        return self.decoder(packed).decode(np.arange(len(packed)))
 
     def unpack(self, packed: npt.NDArray[np.uint8]) -> bitpack.UnsignedArray:
         """(n, row bytes) packed rows to (n, columns) codes.
@@ -188,85 +316,106 @@ class Transform(TransformRows, Codec):
         Raises:
             StorageError: bytes that stand for no code.
         """
-        codes = np.zeros((len(packed), len(self.spec.widths)), dtype=bitpack.value_dtype(max(self.spec.widths)))
-        at_once = self._rows_at_once()
-        for start in range(0, len(packed), at_once):
-            some = slice(start, start + at_once)
-            blocks, numbers, places = self.blocks_of(packed[some])
-            values, centroids, sides = self.compiled.read(blocks) or self.coder.read(blocks)
-            classes = blocks[:, 0].astype(np.int64) if self.spec.classes > 1 else np.zeros(len(blocks), dtype=np.int64)
-            found = BlockCodes(values, centroids, classes, sides)
-            codes[some] = self.spec.row_blocks.row_codes(found, numbers, places)
+        if not len(packed):
+            return np.empty((0, len(self.spec.widths)), dtype=self._code_dtype)
+        return self.decoder(packed).codes(np.arange(len(packed)))
+
+    def pack(self, codes: IntArray) -> npt.NDArray[np.uint8]:
+        """(n, columns) codes to (n, row bytes) packed rows: see `BlockRows`.
+
+        Where several rows make a block, codes are those of all rows that were encoded, in order.
+
+        Raises:
+            OptionError: the codes are not those of this codec, or too long for the class of their block.
+        """
+        self.check_codes(codes)
+        return self.packed_rows(self._blocks_of(codes))
+
+    def packed_rows(self, encoded: EncodedBlocks) -> npt.NDArray[np.uint8]:
+        """The (n, row bytes) packed rows of blocks."""
+        spec = self.spec
+        classes = encoded.others[:, :1].astype(np.uint8) if spec.classes > 1 else np.empty((len(encoded.others), 0), np.uint8)
+        blocks = np.concatenate([classes, encoded.packed], axis=1)
+        if spec.rows_per_block == 1:
+            return blocks
+        number, place = np.divmod(np.arange(encoded.rows), spec.rows_per_block)
+        return np.column_stack([place.astype(np.uint8), blocks[number]])
+
+    # Codes.
+
+    @property
+    def _code_dtype(self) -> npt.DTypeLike:
+        return bitpack.value_dtype(max(self.spec.widths))
+
+    def codes_of(
+        self, multiples: npt.NDArray[np.int32], others: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """(n, columns) codes of (n, d) multiples, and (n, 4) centroids, classes, numbers of sides and sides.
+
+        Raises:
+            StorageError: a multiple that is not below K.
+        """
+        dim = self.spec.embedding_dim
+        codes = np.empty((len(multiples), len(self.spec.widths)), dtype=self._code_dtype)
+        values = 2 * np.abs(multiples.astype(np.int64)) - (multiples > 0)
+        if int(values.max(initial=0)) >= self.spec.codebook_size:
+            raise StorageError(f"codes: found a code value that is not below K={self.spec.codebook_size}")
+        codes[:, :dim] = values
+        if self.spec.centroids:
+            codes[:, dim] = others[:, 0]
+        codes[:, -2] = others[:, 1]
+        codes[:, -1] = (1 << others[:, 2].astype(np.int64)) | others[:, 3]
         return codes
+
+    def multiples_of(self, codes: IntArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+        """The multiples and other numbers of (n, columns) codes; undoes `codes_of`."""
+        whole, dim = np.asarray(codes, dtype=np.int64), self.spec.embedding_dim
+        multiples = signed(whole[:, :dim]).astype(np.int32)
+        others = np.zeros((len(whole), 4), dtype=np.uint32)
+        if self.spec.centroids:
+            others[:, 0] = whole[:, dim]
+        others[:, 1] = whole[:, -2]
+        count = np.frexp(whole[:, -1].astype(np.float64))[1] - 1
+        others[:, 2], others[:, 3] = count, whole[:, -1] - (1 << count)
+        return multiples, others
 
     def check_codes(self, codes: IntArray) -> None:
         """Refuse what is no (n, columns) array of codes in range."""
-        columns = len(self.spec.widths)
-        if codes.ndim != 2 or codes.shape[1] != columns or codes.dtype.kind not in "iu":
-            raise OptionError(f"codes: expected integers of shape (rows, {columns}), got {codes.dtype} {codes.shape}")
-        dim, numbered = self.spec.embedding_dim, self.spec.centroids > 0
-        limits = (
-            (codes[:, :dim], 0, self.spec.codebook_size),
-            (codes[:, dim : dim + numbered], 0, self.spec.centroids),
-            (codes[:, dim + numbered : -2], 0, self.spec.states),
-            (codes[:, -2], 0, self.spec.classes),
-            (codes[:, -1], 1, self.spec.sides_end),
-        )
-        for part, low, high in limits:
-            if part.size and (int(part.min()) < low or int(part.max()) >= high):
-                raise OptionError(f"codes: expected values in [{low}, {high}), got {part.min()} to {part.max()}")
-        values = codes[:, :dim]
+        ends = self.spec.column_ends
+        if codes.ndim != 2 or codes.shape[1] != len(ends) or codes.dtype.kind not in "iu":
+            raise OptionError(f"codes: expected integers of shape (rows, {len(ends)}), got {codes.dtype} {codes.shape}")
+        if not len(codes):
+            return
+        low, high = codes.min(axis=0), codes.max(axis=0)
+        least = np.zeros(len(ends), dtype=np.int64)
+        least[-1] = 1
+        wrong = np.flatnonzero((low < least) | (high >= np.array(ends)))
+        if len(wrong):
+            at = wrong[0]
+            raise OptionError(f"codes: expected values in [{least[at]}, {ends[at]}), got {low[at]} to {high[at]}")
+        values = codes[:, : self.spec.embedding_dim]
         if not self.spec.signs and ((values > 0) & (values % 2 == 0)).any():
             raise OptionError("codes: found a negative level, in a codec that has none (signs=False)")
 
-    def compose(self, codes: IntArray) -> FloatArray:
-        """(n, columns) codes to (n, d) vectors of type `dtype`."""
-        whole, dim = np.asarray(codes, dtype=np.int64), self.spec.embedding_dim
-        states = whole[:, -3] if self.spec.rows_per_block > 1 else None
-        classes = whole[:, -2]
-        found = self.coder.coordinates(whole[:, :dim], classes, whole[:, -1], states).astype(self.dtype)
-        found *= self.stored["steps"][classes][:, None].astype(self.dtype)
-        if self.centroids is not None:
-            found += self.centroids.vectors[whole[:, dim]].astype(self.dtype)
-        return self._rotated(found)
+    def decode(self, codes: IntArray) -> FloatArray:
+        """(n, columns) codes to (n, d) vectors.
 
-    @cached_property
-    def side_of(self) -> FloatArray:
-        """(T,) how far from its level a coordinate lies, in steps, where its side is known."""
-        return (self.stored["sides"] * np.float32(SIDE_UNIT)).astype(np.float32)
-
-    def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
-        """(n, row bytes) packed rows to (n, d) vectors."""
-        vectors = np.empty((len(packed), self.spec.embedding_dim), dtype=np.float32)
-        self.write_decoded(packed, vectors)
+        Raises:
+            StorageError: a vector has a number that float32 cannot hold.
+        """
+        vectors = self.compose(codes)
+        if self.may_overflow:
+            _refuse_infinite(vectors)
         return vectors
 
-    def write_decoded(self, packed: npt.NDArray[np.uint8], vectors: FloatArray) -> None:
-        """The same written to (n, d) vectors, a few rows at a time: new memory costs more than a row."""
-        if self.may_overflow or not self.compiled.is_used(len(packed)):
-            vectors[:] = self.decode(self.unpack(packed))
-            return
-        at_once = max(_FEW_ROWS, _FEW_NUMBERS // self.spec.embedding_dim)
-        for start in range(0, len(packed), at_once):
-            some = slice(start, start + at_once)
-            blocks, numbers, places = self.blocks_of(packed[some])
-            coordinates = self.compiled.decode(blocks)
-            if self.spec.rows_per_block > 1:
-                coordinates = self.spec.row_blocks.own(coordinates, numbers, places)
-            vectors[some] = self._rotated(coordinates)
+    def compose(self, codes: IntArray) -> FloatArray:
+        """(n, columns) codes to (n, d) vectors; infinite where float32 ends."""
+        multiples, others = self.multiples_of(codes)
+        vectors = np.empty((len(codes), self.spec.embedding_dim), dtype=np.float32)
+        self.core.compose(multiples, others, vectors)
+        return vectors
 
-    def _rotated(self, coordinates: FloatArray) -> FloatArray:
-        """(n, d) coordinates to (n, d) vectors; they may be the same array."""
-        if self.rotation is not None:
-            coordinates = coordinates @ self.rotation.T
-        coordinates += self.stored["mean"].astype(coordinates.dtype)
-        return coordinates
-
-    def coordinates(self, vectors: FloatArray) -> FloatArray:
-        """(n, d) vectors to (n, d) coordinates, not yet divided by a step."""
-        dtype = self.dtype if float(np.abs(vectors).max(initial=0)) < _LARGE else np.dtype(np.float64)
-        centred = vectors.astype(dtype) - self.stored["mean"].astype(dtype)
-        return np.asarray(centred if self.rotation is None else centred @ self.rotation)
+    # Encoding.
 
     def encode(
         self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4, search: Search | None = None
@@ -285,38 +434,153 @@ class Transform(TransformRows, Codec):
         array = checked_vectors(vectors, self.spec.embedding_dim)
         if beam < 1 or sweeps < 0:
             raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
-        codes = self.encode_weighted(np.atleast_2d(array), None)
+        encoded = self.encode_blocks(np.atleast_2d(array))
+        codes = self.codes_of(*self._row_numbers(encoded)).astype(np.int64)
         return codes.reshape(*array.shape[:-1], codes.shape[1])
 
-    def encode_weighted(
+    def coordinates(self, vectors: FloatArray) -> FloatArray:
+        """(n, d) vectors to (n, d) coordinates, in nominal steps."""
+        found = np.empty(vectors.shape, dtype=np.float32)
+        self.core.coordinates(np.ascontiguousarray(vectors, dtype=np.float32), found)
+        return found
+
+    def encode_blocks(
         self,
         vectors: FloatArray,
-        weights: DoubleArray | None,
+        weights: DoubleArray | None = None,
         trade: float = 1.0,
         longest: int | None = None,
         numbers: IntArray | None = None,
-    ) -> CodeArray:
-        """(n, columns) codes of (n, d) vectors whose squared errors count by (n,) weights, 1 where left out.
+    ) -> EncodedBlocks:
+        """The blocks of (n, d) vectors whose squared errors count by (n,) weights.
 
         Args:
             vectors: finite numbers.
-            weights: positive; 1 is that of an average row of the table that the codec was made for.
+            weights: positive; 1, as where left out, is that of an average row of the table that the codec was made for.
             trade: what λ is multiplied by: more makes rows shorter.
             longest: bytes that blocks take at most, or as few as there are; any number if None.
             numbers: (n,) of the centroids that rows are measured from; those that are nearest if None.
-        """
-        own = None if numbers is None else numbers.astype(np.int64)
-        return self.encoder.encode(vectors, weights, trade, longest, own)
 
-    @cached_property
-    def encoder(self) -> BlockEncoder:
-        """What finds codes of vectors."""
-        parts = (self.spec.row_blocks, self.problem, self.coder, self.compiled)
-        nominal = float(self.stored["search"][1])
-        return BlockEncoder(*parts, nominal=nominal, coordinates=self.coordinates, centroids=self.centroids)
+        Raises:
+            OptionError: a row fits into no class, not even as zeros.
+        """
+        spec, count = self.spec, len(vectors)
+        blocks, width = spec.blocks_of(count), spec.rows_per_block * spec.embedding_dim
+        coordinates = np.zeros((blocks * spec.rows_per_block, spec.embedding_dim), dtype=np.float32)
+        coordinates[:count] = self.coordinates(vectors)
+        named = np.zeros(blocks * spec.rows_per_block if spec.centroids else 0, dtype=np.uint16)
+        if self.centroids is not None:
+            if numbers is None:
+                self.core.nearest(coordinates[:count], self.trade, named[:count])
+            else:
+                named[:count] = numbers
+            coordinates[:count] -= (self.centroids.vectors[named[:count]] / self.nominal_step).astype(np.float32)
+        found = EncodedBlocks(
+            count,
+            np.zeros((blocks, width), dtype=np.int32),
+            named.reshape(blocks, -1),
+            np.zeros((blocks, 3), dtype=np.uint32),
+            np.zeros((blocks, max(spec.lengths)), dtype=np.uint8),
+        )
+        means = np.ones(blocks) if weights is None else _block_means(weights, spec.rows_per_block)
+        self._search_levels(coordinates.reshape(blocks, width), means, trade, longest, found)
+        return found
+
+    def _search_levels(
+        self, coordinates: FloatArray, means: DoubleArray, trade: float, longest: int | None, found: EncodedBlocks
+    ) -> None:
+        """Write the codes of (m, rows · d) coordinates in nominal steps, by the (m,) weights of blocks."""
+        wanted = np.log(self.nominal_step / np.sqrt(means.clip(min=1e-12)))
+        steps, lengths = self.stored["steps"].astype(np.float64), np.array(self.spec.lengths)
+        values = np.unique(steps)
+        own = np.abs(np.log(values) - wanted[:, None]).argmin(axis=1)
+        by_length = np.argsort(lengths, kind="stable")
+        at_once = max(1, _WORK_A_CALL // 16 // coordinates.shape[1])
+        used = (found.rows - 1) % self.spec.rows_per_block + 1
+        for number, step in enumerate(values):
+            classes = by_length[steps[by_length] == step].astype(np.uint8)
+            if longest is not None:
+                classes = classes[: max(1, int((lengths[classes] <= longest).sum()))]
+            chosen = np.flatnonzero(own == number)
+            relative = step / self.nominal_step
+            trades = self.trade * trade / np.clip(means * relative**2, *_WEIGHTS)
+            for start in range(0, len(chosen), at_once):
+                some = chosen[start : start + at_once]
+                of_last = used if int(some[-1]) == len(means) - 1 else self.spec.rows_per_block
+                multiples, others, packed = found.multiples[some], found.others[some], found.packed[some]
+                self.core.encode(
+                    np.ascontiguousarray(coordinates[some] / np.float32(relative)),
+                    np.ascontiguousarray(found.numbers[some]),
+                    trades[some].astype(np.float32),
+                    classes,
+                    of_last,
+                    max(1, (self.spec.codebook_size - 1) // 4),
+                    multiples,
+                    others,
+                    packed,
+                )
+                if (others[:, 1] == _NOTHING_FITS).any():
+                    raise OptionError(f"lengths: blocks of {lengths[classes[-1]]} bytes are too short for any code")
+                found.multiples[some], found.others[some], found.packed[some] = multiples, others, packed
+
+    def _row_numbers(self, encoded: EncodedBlocks) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+        """(n, d) multiples and (n, 4) other numbers of the rows of blocks; see `codes_of`."""
+        spec, count = self.spec, encoded.rows
+        block, place = np.divmod(np.arange(count), spec.rows_per_block)
+        others = np.zeros((count, 4), dtype=np.uint32)
+        if spec.centroids:
+            others[:, 0] = encoded.numbers.reshape(-1)[:count]
+        others[:, 1] = encoded.others[block, 0]
+        active = int(self.stored["group_sizes"].sum())
+        known, sides = encoded.others[block, 1].astype(np.int64), encoded.others[block, 2].astype(np.int64)
+        own = np.clip(known - place * active, 0, min(active, spec.most_sides))
+        after = np.maximum(known - place * active - own, 0)
+        others[:, 2], others[:, 3] = own, sides >> after & ((1 << own) - 1)
+        return encoded.multiples.reshape(-1, spec.embedding_dim)[:count], others
+
+    def _blocks_of(self, codes: IntArray) -> EncodedBlocks:
+        """The blocks of (n, columns) codes of all their rows in order.
+
+        Raises:
+            OptionError: rows that are no blocks, or levels that do not follow from each other or do not fit.
+        """
+        spec, count = self.spec, len(codes)
+        multiples, others = self.multiples_of(codes)
+        blocks = spec.blocks_of(count)
+        first = np.arange(0, count, spec.rows_per_block)
+        block = np.arange(count) // spec.rows_per_block
+        whole = np.zeros((blocks * spec.rows_per_block, spec.embedding_dim), dtype=np.int32)
+        whole[:count] = multiples
+        named = np.zeros(blocks * spec.rows_per_block if spec.centroids else 0, dtype=np.uint16)
+        if spec.centroids:
+            named[:count] = others[:, 0]
+        known = np.add.reduceat(others[:, 2].astype(np.int64), first) if count else np.empty(0, np.int64)
+        joined = np.zeros(blocks, dtype=np.uint32)
+        for place in range(min(spec.rows_per_block, count)):
+            rows = np.arange(place, count, spec.rows_per_block)
+            joined[: len(rows)] = joined[: len(rows)] << others[rows, 2] | others[rows, 3]
+        found = EncodedBlocks(
+            count,
+            whole.reshape(blocks, -1),
+            named.reshape(blocks, -1),
+            np.stack([others[first, 1], np.minimum(known, spec.most_sides).astype(np.uint32), joined], axis=1),
+            np.zeros((blocks, max(spec.lengths)), dtype=np.uint8),
+        )
+        room = np.zeros(blocks, dtype=np.int32)
+        self.core.write(found.multiples, found.numbers, found.others, room, found.packed)
+        wrong = (others[:, 1] != found.others[block, 0]) | (room[block] != known[block])
+        if wrong.any():
+            row = int(wrong.argmax())
+            length = spec.lengths[int(found.others[block[row], 0])]
+            raise OptionError(
+                f"codes: row {row} is no code of this codec: its levels, in the order in which rows were encoded, and "
+                f"its {known[block[row]]} sides do not fill the {length} bytes of its class; encode a vector to have "
+                "a code that fits"
+            )
+        return found
 
     def score_tables(self, queries: DoubleArray) -> None:
-        """None: what a level stands for depends on those before it."""
+        """None: vectors are no sums of codewords."""
         return None
 
     def _reach(self) -> float:
@@ -325,9 +589,34 @@ class Transform(TransformRows, Codec):
         return most + of_centroids + float(np.abs(self.stored["mean"]).max())
 
     def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
-        return self.encode_weighted(vectors, None)[:, : self.spec.code_length]
+        return self.encode(vectors)[:, : self.spec.code_length]
 
     def _rows_at_once(self, beam: int = 0) -> int:
         """Rows of whole blocks."""
         together = self.spec.rows_per_block
         return max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // self.spec.embedding_dim) // together) * together
+
+
+def signed(values: IntArray) -> Values:
+    """Multiples of code values: 0, 1, 2, 3, 4 stand for 0, 1, -1, 2, -2."""
+    whole = np.asarray(values, dtype=np.int64)
+    return np.where(whole & 1, (whole + 1) >> 1, -(whole >> 1))
+
+
+def _block_means(weights: DoubleArray, rows: int) -> DoubleArray:
+    """(m,) the means of (n,) weights over blocks of so many rows."""
+    first = np.arange(0, len(weights), rows)
+    return np.asarray(np.add.reduceat(weights, first) / np.diff([*first, len(weights)]))
+
+
+def _refuse_infinite(vectors: FloatArray) -> None:
+    """Refuse (n, d) vectors that float32 cannot hold.
+
+    Raises:
+        StorageError: the first row that has such a number is named.
+    """
+    wrong = ~np.isfinite(vectors).all(axis=1)
+    if wrong.any():
+        raise StorageError(
+            f"codes: the vector of row {int(wrong.argmax())} has a number beyond float32, {_FLOAT32_MAX:.4g}"
+        )

@@ -13,30 +13,28 @@ import numpy.typing as npt
 from kdcode import bitpack
 from kdcode.codec.sizes import Sizes
 from kdcode.codec.spec import TRANSFORM, CodecSpec, within
-from kdcode.codec.transform.blocked_rows import BlockedRows
-from kdcode.codec.transform.centroids import CENTROID_BITS, MAX_CENTROIDS
-from kdcode.codec.transform.level_tables import TOTAL
-from kdcode.codec.transform.reflections import packed_shape
-from kdcode.codec.transform.row_blocks import RowBlocks
-from kdcode.codec.transform.row_index import index_bytes, index_layout
-from kdcode.codec.transform.trellis import STATES
+from kdcode.codec.transform.centroids import CENTROID_BITS, MAX_CENTROIDS, TOTAL
+from kdcode.codec.transform.level_tables import MAX_CONTEXTS
+from kdcode.codec.transform.rotation import packed_shape
+from kdcode.codec.transform.rows import BlockRows, index_bytes, index_layout
 from kdcode.errors import OptionError
 from kdcode.limits import MemoryLimit
 from kdcode.stored_array import PackedRows
 
+STATES = (1, 32, 64, 128, 256)
+"""How many states a trellis may have; one is the plain scalar quantizer."""
 MAX_CLASSES = 256
-MAX_CONTEXTS = 256
 MAX_ROWS_PER_BLOCK = 64
+MAX_ROTATED = 1 << 14
+"""Dimensions that a rotation may have."""
 BREAK_BYTES = 16
 """What tells where the first block begins, where blocks have several rows."""
 ROW_BYTES_PER_LEVEL, MORE_ROW_BYTES = 8, 64
-"""A block has at most so many bytes for each level, and so many more: no level takes more than 50 bits."""
-MOST_SIDES = 16
+"""A block has at most 8 bytes per level plus 64."""
+MOST_SIDES = 12
 """Of how many coordinates, at most, the end of a block says on which side of their level they lie."""
 SIDE_UNIT = 1 / 128
 """What one unit of a stored side is, as a share of the step."""
-REFLECTION_BITS = (4, 5, 6, 8)
-"""Bits that a number of a reflection may have."""
 
 _BYTES = {"float32": 4, "uint16": 2, "uint8": 1, "int8": 1}
 
@@ -50,10 +48,10 @@ class TransformSpec(CodecSpec):
 
     Args:
         reflections: k, how many Householder reflections the rotation is a product of; 0 for none.
-        reflection_bits: of each of their numbers.
         states: of the trellis.
-        contexts: T, for each of which there are tables of frequencies.
-        frequencies: F, how many numbers all tables have together.
+        level_groups: how many groups of 1, 2 or 4 coordinates are one symbol each.
+        contexts: T, for each of which there are tables of weights.
+        weights: F, how many numbers all tables have together.
         lengths: (classes,) bytes of a block, by class.
         mean_length: bytes of a block on average, over those that the codec was made for.
         rows_per_block: how many rows a block has.
@@ -63,16 +61,16 @@ class TransformSpec(CodecSpec):
     """
 
     reflections: int = 0
-    reflection_bits: int = 6
-    states: int = 8
+    states: int = 64
+    level_groups: int = 0
     contexts: int = 1
-    frequencies: int = 4
+    weights: int = 4
     lengths: tuple[int, ...] = (1,)
     mean_length: float = 1.0
     rows_per_block: int = 1
     signs: bool = True
     centroids: int = 0
-    centroid_bits: int = 8
+    centroid_bits: int = 6
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(self.lengths))
@@ -82,13 +80,15 @@ class TransformSpec(CodecSpec):
         if self.basis != (self.reflections > 0):
             raise OptionError(f"basis: expected whether there are reflections, got {self.basis} for {self.reflections}")
         within("reflections", self.reflections, 0, max(0, self.embedding_dim - 1))
-        own = (("reflection_bits", REFLECTION_BITS), ("states", STATES), ("centroid_bits", CENTROID_BITS))
-        for name, allowed in own:
+        if self.reflections:
+            within("embedding_dim", self.embedding_dim, 1, MAX_ROTATED)
+        for name, allowed in (("states", STATES), ("centroid_bits", CENTROID_BITS)):
             if getattr(self, name) not in allowed:
                 raise OptionError(f"{name}: expected one of {', '.join(map(str, allowed))}, got {getattr(self, name)}")
         within("centroids", self.centroids, 0, MAX_CENTROIDS)
         within("contexts", self.contexts, 1, MAX_CONTEXTS)
-        within("frequencies", self.frequencies, 4 * self.contexts, self.contexts * 2 * (self.codebook_size + 2))
+        within("weights", self.weights, 4 * self.contexts, self.contexts * 2 * (self.codebook_size + 2))
+        within("level_groups", self.level_groups, 0, self.embedding_dim)
         within("lengths", len(self.lengths), 1, MAX_CLASSES)
         within("rows_per_block", self.rows_per_block, 1, MAX_ROWS_PER_BLOCK)
         most = ROW_BYTES_PER_LEVEL * self.block_levels + MORE_ROW_BYTES
@@ -127,10 +127,9 @@ class TransformSpec(CodecSpec):
         """How many levels a block has."""
         return self.rows_per_block * self.embedding_dim
 
-    @cached_property
-    def row_blocks(self) -> RowBlocks:
-        """How rows make up blocks."""
-        return RowBlocks(self.rows_per_block, self.embedding_dim, self.states, self.centroids > 0)
+    def blocks_of(self, rows: int) -> int:
+        """How many blocks so many rows make."""
+        return -(-rows // self.rows_per_block)
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
@@ -143,11 +142,6 @@ class TransformSpec(CodecSpec):
         return min(MOST_SIDES, self.embedding_dim)
 
     @property
-    def most_block_sides(self) -> int:
-        """Of how many coordinates a block may say so: its first ones."""
-        return min(MOST_SIDES, self.block_levels)
-
-    @property
     def sides_end(self) -> int:
         """What the last column of a code is below: a one, and a bit for each coordinate whose side is known."""
         return 2 << self.most_sides
@@ -156,12 +150,11 @@ class TransformSpec(CodecSpec):
     def column_ends(self) -> tuple[int, ...]:
         """What the integers of each column of a code are below.
 
-        A code has d levels, the number of the centroid where there are centroids, the state of the trellis before the
-        levels where blocks have several rows, the class of the block, and the sides of coordinates.
+        A code has d multiples of the step, as 0, 1, 2, 3, 4 for 0, 1, -1, 2, -2, the number of the centroid where there
+        are centroids, the class of the block, and the sides of coordinates: a one, and a bit for each.
         """
         number = (self.centroids,) if self.centroids else ()
-        state = (self.states,) if self.rows_per_block > 1 else ()
-        return (*(self.codebook_size,) * self.code_length, *number, *state, self.classes, self.sides_end)
+        return (*(self.codebook_size,) * self.code_length, *number, self.classes, self.sides_end)
 
     @property
     def bits(self) -> int:
@@ -194,12 +187,12 @@ class TransformSpec(CodecSpec):
         layout: dict[str, tuple[str, tuple[int, ...]]] = {
             "mean": ("float32", (self.embedding_dim,)),
             "steps": ("float32", (self.classes,)),
-            "coordinate_contexts": ("uint8", (self.embedding_dim,)),
+            "group_sizes": ("uint8", (self.level_groups,)),
+            "group_contexts": ("uint8", (self.level_groups,)),
             "class_contexts": ("int8", (self.classes,)),
             "magnitudes": ("uint16", (self.contexts, 2)),
-            "frequencies": ("uint16", (self.frequencies,)),
-            "shifts": ("uint8", (self.contexts, 2)),
-            "sides": ("uint8", (self.contexts,)),
+            "weights": ("uint8", (self.weights,)),
+            "sides": ("uint8", (self.most_sides,)),
             "search": ("float32", (2,)),
         }
         if self.centroids:
@@ -209,23 +202,17 @@ class TransformSpec(CodecSpec):
                 "centroid_frequencies": ("uint16", (self.centroids,)),
             }
         if self.reflections:
-            shape = packed_shape(self.reflections, self.embedding_dim, self.reflection_bits)
+            shape = packed_shape(self.reflections, self.embedding_dim)
             layout |= {"reflections": ("uint8", shape), "reflection_scale": ("float32", (self.reflections,))}
         return layout
 
     def blank_tensors(self) -> dict[str, npt.NDArray[Any]]:
-        """Tensors of this shape that are a codec, of no use but to be replaced by others.
-
-        Frequencies are shared out evenly among tables, whose levels are all rare but for zero.
-        """
-        tables = 2 * self.contexts
-        each, longer = divmod(self.frequencies, tables)
-        lengths = [each + (table < longer) for table in range(tables)]
-        frequencies = np.ones(self.frequencies, dtype=np.uint16)
-        first = np.cumsum([0, *lengths[:-1]])
-        frequencies[first] = [TOTAL - (1 + self.signs) * (length - 2) - 1 for length in lengths]
-        magnitudes = np.array([length - 2 for length in lengths], dtype=np.uint16).reshape(-1, 2)
+        """Placeholder tensors of this shape that make a codec; others take their place."""
+        lengths = np.full(2 * self.contexts, self.weights // (2 * self.contexts))
+        lengths[: self.weights % (2 * self.contexts)] += 1
         ones: dict[str, npt.NDArray[Any]] = {
+            "magnitudes": (lengths - 2).astype(np.uint16).reshape(-1, 2),
+            "group_sizes": np.ones(self.level_groups, dtype=np.uint8),
             "steps": np.ones(self.classes, dtype=np.float32),
             "search": np.ones(2, dtype=np.float32),
         }
@@ -233,7 +220,14 @@ class TransformSpec(CodecSpec):
             numbers = np.ones(self.centroids, dtype=np.uint16)
             numbers[0] = TOTAL - self.centroids + 1
             ones["centroid_frequencies"] = numbers
-        return {**super().blank_tensors(), **ones, "frequencies": frequencies, "magnitudes": magnitudes}
+        return {**super().blank_tensors(), **ones}
+
+    def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
+        """The type and shape of the stored tensors of N rows, by name; None for what the rows themselves decide."""
+        if self.rows_per_block == 1:
+            return {"codes": ("uint8", (None,)), **index_layout(num_embeddings, self.classes)}
+        index = {name: (dtype, (None, *shape[1:])) for name, (dtype, shape) in index_layout(1, self.classes).items()}
+        return {"codes": ("uint8", (None,)), **index, "row_breaks": ("uint64", (None, 2))}
 
     def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
         """The type and shape of the stored tensors of N rows, by name; None for what the rows themselves decide."""
@@ -252,15 +246,15 @@ class TransformSpec(CodecSpec):
 
     def sizes(self, num_embeddings: int, symbol_bytes: int = 0) -> Sizes:
         """The bytes of each part of a table of N rows, which are as long as those that the codec was made for."""
-        blocks = self.row_blocks.count(num_embeddings)
+        blocks = self.blocks_of(num_embeddings)
         codes = math.ceil(blocks * self.mean_length) + index_bytes(blocks, self.classes)
         breaks = BREAK_BYTES if self.rows_per_block > 1 and num_embeddings else 0
         return Sizes(codes + breaks, 0, self.own_bytes, symbol_bytes)
 
     def sizes_of_rows(self, rows: PackedRows, symbol_bytes: int = 0) -> Sizes:
         """The bytes of each part of a table of given rows."""
-        blocks, breaks = (rows.blocks, rows.breaks.nbytes) if isinstance(rows, BlockedRows) else (rows, 0)
-        return Sizes(blocks.nbytes + index_bytes(len(blocks), self.classes) + breaks, 0, self.own_bytes, symbol_bytes)
+        taken = rows.nbytes + (rows.index_bytes if isinstance(rows, BlockRows) else 0)
+        return Sizes(taken, 0, self.own_bytes, symbol_bytes)
 
     def check_memory(self, limit: MemoryLimit, num_embeddings: int) -> None:
         """Refuse a file whose tables or rotation take too much memory once they are unpacked.
@@ -269,12 +263,12 @@ class TransformSpec(CodecSpec):
             LimitError: the tensor is named.
         """
         dim = self.embedding_dim
-        if self.reflections:  # its vectors, what they become, and a product on the way
-            numbers = (self.reflections + 3 * dim) * dim
-            limit.check(f"reflections: a rotation of {dim} x {dim} numbers as float32", 4 * numbers)
+        if self.reflections:  # as products in float64, and what is kept of them
+            limit.check(f"reflections: a rotation of {dim} x {dim} numbers", 33 * dim * dim)
         centroids, levels = self.centroids, self.block_levels
-        limit.check(f"centroids: {centroids} x {dim} numbers as float32", 4 * centroids * dim)
-        limit.check(f"class_contexts: contexts of {self.classes} x {levels} coordinates", 24 * self.classes * levels)
+        limit.check(f"centroids: {centroids} x {dim} numbers as float32", 12 * centroids * dim)
+        limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 4 * self.classes * dim)
+        limit.check(f"rows_per_block: {levels} levels of a block", 64 * levels)
         costs = 2 * self.contexts * (self.codebook_size // 2 + 1)
-        limit.check(f"codebook_size: the bits of {costs} levels, for encoding,", 20 * costs)
+        limit.check(f"codebook_size: the bits of {costs} levels, for encoding,", 4 * costs)
         limit.check(f"num_embeddings: the lengths of {num_embeddings} vectors, for neighbours,", 8 * num_embeddings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kdcode.codec.transform.row_index import index_bytes
+from kdcode.codec.transform.rows import index_bytes
 from kdcode.codec.transform.spec import BREAK_BYTES
 from kdcode.errors import OptionError
 

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec.codec import CodeArray
-from kdcode.codec.transform import Transform
+from kdcode.codec.transform import EncodedBlocks, Transform
 from kdcode.codec_torch.parallel import parallel_chunks
 
 _NUMBERS_AT_ONCE = 1 << 17
@@ -28,24 +27,33 @@ def encoded(
     trade: float = 1.0,
     longest: int | None = None,
     numbers: IntArray | None = None,
-) -> CodeArray:
-    """(n, columns) codes of (n, d) vectors; see `Transform.encode_weighted`."""
-    codes = np.empty((len(vectors), len(codec.spec.widths)), dtype=np.int64)
-    together = codec.spec.rows_per_block
-    at_once = -(-max(16, _NUMBERS_AT_ONCE // codec.spec.embedding_dim) // together) * together
+) -> EncodedBlocks:
+    """The blocks of (n, d) vectors, on several threads; see `Transform.encode_blocks`."""
+    together, count = codec.spec.rows_per_block, len(vectors)
+    blocks = codec.spec.blocks_of(count)
+    width = together * codec.spec.embedding_dim
+    found = EncodedBlocks(
+        count,
+        np.empty((blocks, width), dtype=np.int32),
+        np.empty((blocks, together if codec.spec.centroids else 0), dtype=np.uint16),
+        np.empty((blocks, 3), dtype=np.uint32),
+        np.empty((blocks, max(codec.spec.lengths)), dtype=np.uint8),
+    )
+    at_once = max(1, _NUMBERS_AT_ONCE // width)
 
     def work(start: int) -> None:
-        some = slice(start, start + at_once)
+        some = slice(start * together, (start + at_once) * together)
         own = None if numbers is None else numbers[some]
         counts = None if weights is None else weights[some]
-        codes[some] = codec.encode_weighted(vectors[some], counts, trade, longest, own)
+        part = codec.encode_blocks(vectors[some], counts, trade, longest, own)
+        found.replace(np.arange(start, start + len(part.others)), part)
 
-    parallel_chunks(work, range(0, len(vectors), at_once), torch.device("cpu"))
-    return codes
+    parallel_chunks(work, range(0, blocks, at_once), torch.device("cpu"))
+    return found
 
 
 def within_bytes(
-    codec: Transform, vectors: FloatArray, weights: DoubleArray | None, codes: CodeArray, most: int
+    codec: Transform, vectors: FloatArray, weights: DoubleArray | None, found: EncodedBlocks, most: int
 ) -> int:
     """Code some rows again, shorter or longer, until all take at most so many bytes, and not much less.
 
@@ -53,17 +61,17 @@ def within_bytes(
     after another. Rows may still take more, if even the shortest length is too long.
 
     Args:
-        codec: of the codes.
+        codec: of the rows.
         vectors: (n, d).
         weights: (n,) of the rows, or None.
-        codes: (n, columns), changed in place.
-        most: bytes of all rows.
+        found: their blocks, changed in place.
+        most: bytes of all blocks.
 
     Returns:
         The bytes that they take.
     """
-    lengths, together = codec.problem.lengths, codec.spec.rows_per_block
-    taken = int(lengths[codes[::together, -2]].sum())
+    lengths, together = np.array(codec.spec.lengths), codec.spec.rows_per_block
+    taken = int(lengths[found.classes].sum())
     shorter = taken > most
     trade = 1.0
     for longest in [None] * _MOST_TURNS + (np.unique(lengths)[-2::-1].tolist() if shorter else []):
@@ -71,21 +79,16 @@ def within_bytes(
         for group in range(_GROUPS):
             if taken <= most and (shorter or taken >= NEAR_ENOUGH * most):
                 return taken
-            rows = _rows_of_blocks(np.arange(group, -(-len(codes) // together), _GROUPS), together, len(codes))
+            blocks = np.arange(group, len(found.others), _GROUPS)
+            rows = (blocks[:, None] * together + np.arange(together)).reshape(-1)
+            rows = rows[rows < len(vectors)]
             again = encoded(codec, vectors[rows], None if weights is None else weights[rows], trade, longest)
-            before = codes[rows[::together], -2]
-            after = taken + np.cumsum(lengths[again[::together, -2]] - lengths[before])
+            after = taken + np.cumsum(lengths[again.classes] - lengths[found.classes[blocks]])
             enough = np.flatnonzero(after <= most if shorter else after > most)
-            used = len(before) if not len(enough) else int(enough[0]) + shorter
+            used = len(blocks) if not len(enough) else int(enough[0]) + shorter
             if used:
-                own = rows[: used * together]
-                codes[own], taken = again[: len(own)], int(after[used - 1])
-            if used < len(before):
+                found.replace(blocks[:used], again)
+                taken = int(after[used - 1])
+            if used < len(blocks):
                 return taken
     return taken
-
-
-def _rows_of_blocks(blocks: IntArray, together: int, count: int) -> IntArray:
-    """The rows of blocks, in order, of a table of `count` rows."""
-    rows = (blocks[:, None] * together + np.arange(together)).reshape(-1)
-    return rows[rows < count]

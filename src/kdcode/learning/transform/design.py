@@ -18,7 +18,7 @@ from kdcode.learning.transform.row_lengths import chosen_classes, row_kinds
 from kdcode.learning.transform.sampling import table_sample
 from kdcode.options import CompressOptions
 
-STATES = {"fast": 8, "normal": 16, "best": 32}
+STATES = {"fast": 64, "normal": 128, "best": 256}
 """States of the trellis, by effort."""
 _TRADES = (0.65, 0.5, 0.38, 0.28, 0.21, 0.16)
 """λ in squared steps, what a bit may cost in squared error: the fewer bits a coordinate has, the less."""

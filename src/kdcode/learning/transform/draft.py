@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import IntArray
 from kdcode.codec.spec import TRANSFORM
-from kdcode.codec.transform import Transform, TransformSpec
+from kdcode.codec.transform import LevelTables, Transform, TransformSpec
 from kdcode.codec.transform.centroids import CENTROID_BITS, Centroids
-from kdcode.codec.transform.level_tables import PRECISION, LevelTables
-from kdcode.codec.transform.row_search import margin_of
 from kdcode.learning.transform.rotation import Rotation
 from kdcode.learning.transform.row_lengths import RowKind
+
+
+_BITS_OF_QUAD, _BITS_OF_PAIR = 6.3, 6.5
+"""Bits of a symbol on average, at most: its table has 255 tuples, and others take longer to read."""
+_ALIKE = 1
+"""How far apart the contexts of coordinates may be that share a symbol."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +33,7 @@ class Draft:
         contexts: (d,) of coordinates.
         offsets: (classes,) what the class of a block adds to them.
         tables: of levels.
-        sides: (T,) how far from their level coordinates lie, as stored.
+        sides: how far from their level the first coordinates lie, as stored.
         largest: magnitude of a level.
         states: of the trellis.
         trade: λ in squared steps, what a bit may cost in squared error.
@@ -60,18 +65,19 @@ class Draft:
         if kinds is None:
             kinds = [RowKind(1.0, place) for place in range(len(self.lengths))]
         places = [kind.place for kind in kinds]
+        sizes, contexts = self.groups
         spec = TransformSpec(
             kind=TRANSFORM,
             embedding_dim=dim,
-            codebook_size=2 * self.largest + 2,
+            codebook_size=4 * self.largest + 2,
             code_length=dim,
             inner_dim=dim,
             basis=rotation.reflections > 0,
             reflections=rotation.reflections,
-            reflection_bits=rotation.bits,
             states=self.states,
+            level_groups=len(sizes),
             contexts=self.tables.count,
-            frequencies=len(self.tables.frequencies),
+            weights=len(self.tables.weights),
             lengths=tuple(self.lengths[place] for place in places),
             mean_length=mean_length,
             rows_per_block=self.together,
@@ -82,11 +88,11 @@ class Draft:
         stored = {
             **rotation.tensors,
             "steps": np.array([self.step / kind.scale for kind in kinds], dtype=np.float32),
-            "coordinate_contexts": self.contexts.astype(np.uint8),
+            "group_sizes": sizes,
+            "group_contexts": contexts,
             "class_contexts": self.offsets[places].astype(np.int8),
             "magnitudes": self.tables.magnitudes,
-            "frequencies": self.tables.frequencies,
-            "shifts": self.tables.shifts,
+            "weights": self.tables.weights,
             "sides": self.sides,
             "search": np.array([self.trade, self.step], dtype=np.float32),
         }
@@ -98,13 +104,29 @@ class Draft:
             }
         return Transform(spec, stored)
 
+    @cached_property
+    def groups(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """How many coordinates each symbol has, and its context: the fewer bits they take, the more share a symbol."""
+        sizes: list[int] = []
+        contexts: list[int] = []
+        for start in range(0, len(self.contexts), 4):
+            quad = self.contexts[start : start + 4]
+            for size, most in ((4, _BITS_OF_QUAD), (2, _BITS_OF_PAIR), (1, np.inf)):
+                parts = quad[: len(quad) // size * size].reshape(-1, size)
+                own = np.rint(parts.mean(axis=1)).astype(np.int64)
+                alike = len(quad) % size == 0 and bool((np.ptp(parts, axis=1) <= _ALIKE).all())
+                if size == 1 or (alike and float(self.tables.entropies[own].max()) * size <= most):
+                    sizes += [size] * len(own)
+                    contexts += own.tolist()
+                    break
+        return np.array(sizes, dtype=np.uint8), np.array(contexts, dtype=np.uint8)
+
     def with_room_for_zeros(self) -> Draft:
         """The same with a longest class that rows of zeros fit into: what fits into no other has to go somewhere."""
         contexts = np.clip(self.contexts + self.offsets[-1], 0, self.tables.count - 1)
-        frequency = self.tables.sizes[self.tables.first[2 * contexts]]
-        zeros = self.together * float((PRECISION - np.log2(frequency)).sum())
+        zeros = self.together * float(self.tables.zero_bits[contexts].sum())
         if self.centroids is not None:
             zeros += self.together * float(self.centroids.costs.max())
-        bits = zeros + margin_of(self.together * len(contexts)) + 4
+        bits = 1.01 * zeros + 6
         longest = max(self.lengths[-1], int(np.ceil(bits / 8)))
         return replace(self, lengths=(*self.lengths[:-1], longest))

@@ -15,8 +15,8 @@ import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.transform.centroids import Centroids
-from kdcode.codec.transform.level_tables import LevelTables
-from kdcode.codec.transform.spec import MAX_CLASSES, MAX_CONTEXTS
+from kdcode.codec.transform.level_tables import MAX_CONTEXTS
+from kdcode.codec.transform.spec import MAX_CLASSES, MOST_SIDES
 from kdcode.evaluation.rate_distortion import water_level
 from kdcode.learning.transform.coding import encoded
 from kdcode.learning.transform.draft import Draft
@@ -24,10 +24,10 @@ from kdcode.learning.transform.level_statistics import LevelStatistics, counted_
 from kdcode.learning.transform.rotation import Rotation
 from kdcode.learning.transform.row_lengths import with_spare_lengths
 
-_MOST_LEVEL = 32000
+_MOST_LEVEL = 16000
 _LEAST_STEP = 1e-9
-_NATURAL_ROUNDS, _CLASS_ROUNDS, _STORED_ROUNDS = 20, 8, 6
-"""How often a sample is coded at most: with all lengths of rows, with those chosen, and with tables as stored."""
+_NATURAL_ROUNDS, _CLASS_ROUNDS = 20, 8
+"""How often a sample is coded at most: with all lengths of rows, and with those chosen."""
 _NATURALLY_CLOSE = 0.015
 """How near to the bits that are asked for, as a share of them, natural rows have to come."""
 _NATURAL_GAIN, _CLASS_GAIN = 0.005, 0.001
@@ -64,7 +64,6 @@ class Outcome:
         slope: by how much the error of all blocks falls with a bit more for each.
         lengths: (n,) bytes of the blocks.
         expected: (n,) bytes that the blocks are expected to take with the step of `draft`.
-        stored: the tables of `draft` with the frequencies alone that are worth storing.
     """
 
     draft: Draft
@@ -73,7 +72,6 @@ class Outcome:
     slope: float
     lengths: IntArray
     expected: DoubleArray
-    stored: LevelTables
 
     def cost(self, bits: float) -> float:
         """The error that is to be expected if the rows took so many bits."""
@@ -154,7 +152,7 @@ class Fit:
 
     def with_fewer_contexts(self, natural: Outcome, blocks: int) -> Fit | None:
         """The same with contexts that lie farther apart, if the tables of so many blocks cost more than that loses."""
-        bits = 8.0 * natural.stored.nbytes / blocks
+        bits = 8.0 * natural.draft.tables.nbytes / blocks
         now = self.statistics.octaves
         active = float((self.spread > _ACTIVE * natural.draft.step).sum())
         best = min(_OCTAVES, key=lambda octaves: bits * now / octaves + _LOST_PER_SQUARE * octaves**2 * active)
@@ -169,31 +167,14 @@ class Fit:
         lengths = with_spare_lengths(np.concatenate([natural.lengths, needed]), classes, bits / 8)
         if len(lengths) == 1:  # so that bits will not tell any more whether the step is right
             again = self._coded(natural.draft, bits)
-            stored = replace(again.draft, tables=again.stored).with_room_for_zeros()
-            natural = replace(natural, draft=self.adjusted(replace(again, draft=stored), bits).draft)
-        draft = self._renewed(natural, lengths)
-        least = math.inf
+            natural = replace(natural, draft=self.adjusted(again, bits).draft)
+        draft, best, least = self._renewed(natural, lengths), natural, math.inf
         for _ in range(_CLASS_ROUNDS):
             found = self._coded(draft, bits)
+            if found.cost(bits) > (1 - _CLASS_GAIN) * least:
+                break
+            best, least = replace(found, draft=draft), found.cost(bits)
             draft = found.draft
-            if found.cost(bits) > (1 - _CLASS_GAIN) * least:
-                break
-            least = found.cost(bits)
-        return self._with_stored_tables(found, bits)
-
-    def _with_stored_tables(self, found: Outcome, bits: float) -> Outcome:
-        """The same with the frequencies alone that are worth storing, as long as levels that suit these lower the cost.
-
-        While lengths and contexts are found, tables are whole: one that was cut short because few rows had it would
-        make all others avoid it.
-        """
-        best, least = found, math.inf
-        for _ in range(_STORED_ROUNDS):
-            stored = replace(found.draft, tables=found.stored).with_room_for_zeros()
-            found = self._coded(stored, bits)
-            if found.cost(bits) > (1 - _CLASS_GAIN) * least:
-                break
-            best, least = replace(found, draft=stored), found.cost(bits)
         return best
 
     def adjusted(self, found: Outcome, bits: float) -> Outcome:
@@ -232,7 +213,8 @@ class Fit:
         step = self._coarse_enough(float(np.sqrt(4.0 * water_level(np.square(self.spread) / (1 - zeros), of_others))))
         contexts = self._contexts(step)
         tables = self.statistics.computed_tables(int(contexts.max()) + 1, self._largest(step))
-        sides, offsets = np.full(tables.count, _FIRST_SIDE, dtype=np.uint8), np.zeros(len(lengths), dtype=np.int64)
+        sides = np.full(min(MOST_SIDES, self.dim), _FIRST_SIDE, dtype=np.uint8)
+        offsets = np.zeros(len(lengths), dtype=np.int64)
         centroids = None if self.named is None else self.named.centroids
         own = (self._largest(step), self.states, trade, self.together, centroids)
         return Draft(step, lengths, contexts, offsets, tables, sides, *own).with_room_for_zeros()
@@ -254,19 +236,15 @@ class Fit:
         contexts = self._contexts(draft.step)
         largest = max(draft.largest, self._largest(draft.step))
         tables = draft.tables
-        most = min(MAX_CONTEXTS, int(contexts.max()) + _MOST_OFFSET)
         offsets = self._offsets(found, lengths)
-        count = min(most, int(contexts.max() + max(0, offsets.max())) + 1)
-        more = max(0, count - tables.count)
+        count = min(MAX_CONTEXTS, int(contexts.max() + max(0, offsets.max())) + 1)
         tables = tables.extended(self.statistics.computed_tables(count, largest)).cut(count)
-        sides = np.concatenate([draft.sides, np.full(more, _FIRST_SIDE, dtype=np.uint8)])[:count]
         return replace(
             draft,
             lengths=lengths,
             contexts=np.minimum(contexts, tables.count - 1),
             offsets=offsets,
             tables=tables,
-            sides=sides,
             largest=largest,
         ).with_room_for_zeros()
 
@@ -292,33 +270,31 @@ class Fit:
 
     def _lengths_of_extremes(self, draft: Draft) -> IntArray:
         """(m,) bytes that the longest rows take."""
-        codec = draft.codec(self._plain)
         numbers = None if self.named is None else self.named.of_extremes
-        codes = encoded(codec, self.extremes.reshape(-1, self.dim), numbers=numbers)
-        return np.asarray(codec.problem.lengths[codes[:: self.together, -2]])
+        found = encoded(draft.codec(self._plain), self.extremes.reshape(-1, self.dim), numbers=numbers)
+        return np.asarray(np.array(draft.lengths)[found.classes])
 
     def _coded(self, draft: Draft, bits: float) -> Outcome:
         codec = draft.codec(self._plain)
         weights = None if self.weights is None else np.repeat(self.weights, self.together)
         numbers = None if self.named is None else self.named.numbers
-        codes = encoded(codec, self.coordinates.reshape(-1, self.dim), weights, numbers=numbers)
-        classes = codes[:: self.together, -2]
+        found = encoded(codec, self.coordinates.reshape(-1, self.dim), weights, numbers=numbers)
+        lengths = np.array(draft.lengths)[found.classes]
+        taken = 8.0 * float(lengths.mean())
+        tables = self.statistics.counted_tables(codec, found, draft.largest)
         scaled = (self.coordinates / np.float32(draft.step)).astype(np.float32)
-        taken = 8.0 * float(codec.problem.lengths[classes].mean())
-        contexts = codec.contexts[classes]
-        shape = (draft.tables.count, draft.largest)
-        values = codes[:, : self.dim].reshape(scaled.shape)
-        tables = self.statistics.counted_tables(scaled, values, contexts, self.states, shape)
-        states = codes[:, -3] if self.together > 1 else None
-        points = codec.coder.points(codes[:, : self.dim], codes[:, -2], states)
-        sides = counted_sides(scaled - points.reshape(scaled.shape), contexts, draft.tables.count)
-        copy = codec.coder.with_sides(points, codes[:, -2], codes[:, -1]).reshape(scaled.shape)
-        errors = draft.step**2 * np.square(copy - scaled, dtype=np.float64).sum(axis=1)
+        away = scaled - found.multiples
+        first = away.reshape(-1, self.dim)[:: self.together, :MOST_SIDES]
+        sides = counted_sides(first)
+        lost = np.square(away, dtype=np.float64).sum(axis=1)
+        known = np.arange(first.shape[1]) < found.others[:, 1:2]
+        with_sides = np.abs(np.abs(first) - codec.side_of)
+        lost += (known * (np.square(with_sides, dtype=np.float64) - np.square(first, dtype=np.float64))).sum(axis=1)
+        errors = draft.step**2 * lost
         active = (np.abs(scaled) > _ACTIVE).sum(axis=1)
         octaves = float(np.clip((taken - bits) / self._not_zero, -_MOST_OCTAVES, _MOST_OCTAVES))
         step = self._coarse_enough(draft.step * 2.0**octaves)
-        after = replace(self._with_step(draft, step), tables=tables.whole, sides=sides).with_room_for_zeros()
-        lengths = codec.problem.lengths[classes]
+        after = replace(self._with_step(draft, step), tables=tables, sides=sides).with_room_for_zeros()
         expected = np.maximum(lengths - active * octaves / 8, 0)
         slope = draft.trade * draft.step**2 * len(scaled)
-        return Outcome(after, taken, self.weighted(errors), slope, lengths, expected, tables.stored)
+        return Outcome(after, taken, self.weighted(errors), slope, lengths, expected)

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec.transform.level_tables import LevelTables, fitted_tables
+from kdcode.codec.transform import EncodedBlocks, LevelTables, Transform, fitted_tables
 from kdcode.codec.transform.spec import SIDE_UNIT
-from kdcode.codec.transform.trellis import signed, states_before
 
 LOWEST = -3.0
 """The spread of the first context: two to the power of this, in steps."""
 _PRIOR = 24.0
 """How many levels a table is worth that was computed and not counted."""
-_MOST_SHIFT = 0.4
-_STORED_BITS = 16
-"""Bits of a frequency that is stored."""
-
-
-class CountedTables(NamedTuple):
-    """Tables of counted levels.
-
-    Args:
-        whole: with all frequencies, to go on fitting with. A context that few coordinates have keeps the table that
-            coordinates of its spread should have, so that others may come to it.
-        stored: with the frequencies alone that are worth what they take in a file.
-    """
-
-    whole: LevelTables
-    stored: LevelTables
 
 
 @dataclass(frozen=True)
@@ -42,13 +24,11 @@ class LevelStatistics:
 
     Args:
         octaves: of spread between one context and the next. The closer they are, the more tables have to be stored.
-        share: of all rows that are counted. The fewer rows a table is for, the fewer frequencies are worth storing.
         zeros: the share of coordinates that are exactly zero.
         signs: whether coordinates may be negative.
     """
 
     octaves: float = 0.25
-    share: float = 0.0
     zeros: float = 0.0
     signs: bool = True
 
@@ -83,46 +63,32 @@ class LevelStatistics:
     def computed_tables(self, contexts: int, largest: int) -> LevelTables:
         """Tables to begin with."""
         counts = self.computed_counts(contexts, largest) * (1 << 15)
-        return fitted_tables(counts, np.zeros((contexts, 2)), signs=self.signs)
+        return fitted_tables(counts, signs=self.signs)
 
-    def counted_tables(
-        self, coordinates: FloatArray, values: IntArray, contexts: IntArray, states: int, shape: tuple[int, int]
-    ) -> CountedTables:
-        """Tables of the levels that (n, d) coordinates in steps have.
+    def counted_tables(self, codec: Transform, encoded: EncodedBlocks, largest: int) -> LevelTables:
+        """Tables of the levels of blocks, with as many contexts as the codec has.
+
+        A context that few coordinates have keeps the table that coordinates of its spread should have, so that others
+        may come to it.
 
         Args:
-            coordinates: in steps.
-            values: (n, d) their code values.
-            contexts: (n, d).
-            states: of the trellis.
-            shape: how many contexts there are, and the largest magnitude.
+            codec: of the blocks.
+            encoded: the blocks.
+            largest: the largest magnitude.
         """
-        count, largest = shape
-        size, quantizer = np.abs(signed(values)), states_before(values, states) & 1
-        table = 2 * contexts + quantizer
-        flat = (table * (largest + 1) + size).reshape(-1)
-        counts = np.bincount(flat, minlength=2 * count * (largest + 1)).reshape(count, 2, largest + 1)
-        other = size > 0
-        towards = np.where(coordinates < 0, -coordinates, coordinates)
-        toward_zero = (2 * size - quantizer - towards)[other]
-        number = np.bincount(table[other], minlength=2 * count).reshape(count, 2)
-        total = np.bincount(table[other], weights=toward_zero, minlength=2 * count).reshape(count, 2)
-        shifts = np.clip(total / (number + _PRIOR), 0, _MOST_SHIFT)
-        expected = counts + _PRIOR * self.computed_counts(count, largest)
-        stored_bits = _STORED_BITS * self.share
-        return CountedTables(
-            fitted_tables(expected, shifts, signs=self.signs),
-            fitted_tables(expected, shifts, stored_bits=stored_bits, signs=self.signs),
-        )
+        count = codec.spec.contexts
+        counts = np.zeros((count, 2, largest + 1), dtype=np.int64)
+        used = (encoded.rows - 1) % codec.spec.rows_per_block + 1
+        codec.core.count(encoded.multiples, encoded.others, used, counts)
+        return fitted_tables(counts + _PRIOR * self.computed_counts(count, largest), signs=self.signs)
 
 
-def counted_sides(errors: FloatArray, contexts: IntArray, count: int) -> npt.NDArray[np.uint8]:
-    """(T,) how far from their level coordinates lie on average, as stored, of (n, d) errors in steps.
+def counted_sides(errors: FloatArray) -> npt.NDArray[np.uint8]:
+    """(k,) how far from their level the first coordinates lie on average, as stored, of (n, k) errors in steps.
 
     Nothing where most of them lie on it, so that zeros stay zeros.
     """
-    flat, distance = contexts.reshape(-1), np.abs(errors).reshape(-1)
-    number, exact = np.bincount(flat, minlength=count), np.bincount(flat[distance == 0], minlength=count)
-    total = np.bincount(flat, weights=distance, minlength=count)
-    mean = np.where(2 * exact > number, 0.0, (total + _PRIOR / 2) / (number + _PRIOR))
+    distance = np.abs(errors)
+    exact = 2 * (distance == 0).sum(axis=0) > len(distance)
+    mean = np.where(exact, 0.0, (distance.sum(axis=0, dtype=np.float64) + _PRIOR / 2) / (len(distance) + _PRIOR))
     return np.clip(np.rint(mean / SIDE_UNIT), 0, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The rotation of a transform codec: how many principal directions, in how many bits, are worth what they take."""
+"""The rotation of a transform codec: how many principal directions are worth what they take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import DoubleArray, FloatArray
-from kdcode.codec.transform.reflections import (
+from kdcode.codec.transform.rotation import (
     exact_reflections,
     packed_shape,
     product,
@@ -17,13 +17,13 @@ from kdcode.codec.transform.reflections import (
     reflection_vectors,
     rounded_reflections,
 )
-from kdcode.codec.transform.spec import REFLECTION_BITS
+from kdcode.codec.transform.spec import MAX_ROTATED
 from kdcode.evaluation.rate_distortion import gaussian_limit
 
 _SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Shares of all directions that are tried."""
-_ROUNDING = {4: 0.0115, 5: 0.0035, 6: 0.0010, 8: 0.0001}
-"""Squared error of rounding a reflection to so many bits, relative to its numbers."""
+_ROUNDING = 0.0115
+"""Squared error of rounding a reflection, relative to its numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +33,10 @@ class Rotation:
     Args:
         tensors: `mean`, and `reflections` with their scales where there are any.
         reflections: how many.
-        bits: of each of their numbers.
     """
 
     tensors: dict[str, npt.NDArray[Any]]
     reflections: int = 0
-    bits: int = REFLECTION_BITS[0]
 
     @property
     def dim(self) -> int:
@@ -59,7 +57,7 @@ class Rotation:
         if not self.reflections:
             return np.asarray(vectors)
         packed, scales = (self.tensors[name] for name in ("reflections", "reflection_scale"))
-        return np.asarray(vectors @ product(reflection_vectors(packed, scales, self.dim, self.bits, np.float32)))
+        return np.asarray(vectors @ product(reflection_vectors(packed, scales, self.dim)).astype(np.float32))
 
 
 def chosen_rotation(mean: DoubleArray, covariance: DoubleArray, rows: int, bits: float) -> Rotation:
@@ -74,7 +72,7 @@ def chosen_rotation(mean: DoubleArray, covariance: DoubleArray, rows: int, bits:
     dim = len(mean)
     tensors = {"mean": mean.astype(np.float32)}
     best, least = Rotation(tensors), gaussian_limit(np.diag(covariance), bits)
-    if dim == 1 or not np.trace(covariance) > 0:
+    if dim == 1 or dim > MAX_ROTATED or not np.trace(covariance) > 0:
         return best
     directions = np.linalg.eigh(covariance)[1][:, ::-1]
     counts = sorted({min(dim - 1, max(1, round(share * dim))) for share in _SHARES})
@@ -85,13 +83,12 @@ def chosen_rotation(mean: DoubleArray, covariance: DoubleArray, rows: int, bits:
         for _ in range(2):  # its rows, then its columns
             turned = reflected(turned, vectors[before:count]).T
         variances, before = np.diag(turned), count
-        for width in REFLECTION_BITS:
-            taken = 8 * np.prod(packed_shape(count, dim, width)) + 32 * count
-            rounded = variances + 2 * _ROUNDING[width] * variances.mean()
-            expected = gaussian_limit(rounded, bits - float(taken) / rows) if taken < 0.5 * bits * rows else 1.0
-            if expected < least:
-                best, least = Rotation(tensors, count, width), expected
+        taken = 8 * np.prod(packed_shape(count, dim)) + 32 * count
+        rounded = variances + 2 * _ROUNDING * variances.mean()
+        expected = gaussian_limit(rounded, bits - float(taken) / rows) if taken < 0.5 * bits * rows else 1.0
+        if expected < least:
+            best, least = Rotation(tensors, count), expected
     if not best.reflections:
         return best
-    packed, scales = rounded_reflections(directions[:, : best.reflections], best.bits)
-    return Rotation({**tensors, "reflections": packed, "reflection_scale": scales}, best.reflections, best.bits)
+    packed, scales = rounded_reflections(directions[:, : best.reflections])
+    return Rotation({**tensors, "reflections": packed, "reflection_scale": scales}, best.reflections)

@@ -10,9 +10,10 @@ import numpy as np
 
 from kdcode import bitpack
 from kdcode.arrays import DoubleArray, IntArray
-from kdcode.codec.transform.row_search import WORTH
 from kdcode.codec.transform.spec import MAX_CLASSES, MOST_SIDES
 
+_WORTH = 0.5
+"""What a bit is worth that is left for sides, beside one that is spent on levels."""
 _LONGER, _SHORTER = 16, 0.8
 """The longest class has room for one of so many parts more than the longest row of the sample needs."""
 _SEVERAL, _LITTLE_SHORTER = 8, 0.95
@@ -107,6 +108,6 @@ def chosen_classes(lengths: IntArray) -> int:
     def cost(classes: int) -> float:
         chosen = np.array(chosen_lengths(lengths, classes))
         left = 8.0 * (chosen[np.searchsorted(chosen, lengths)] - lengths)
-        return math.log2(classes) + float((left - WORTH * np.minimum(left, MOST_SIDES)).mean())
+        return math.log2(classes) + float((left - _WORTH * np.minimum(left, MOST_SIDES)).mean())
 
     return min([1 << bits for bits in range(_MOST_CLASS_BITS + 1)], key=cost)

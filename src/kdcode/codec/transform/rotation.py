@@ -16,6 +16,9 @@ from kdcode.arrays import DoubleArray, FloatArray
 
 _CLIPS = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4)
 """Shares of the largest number that may become the largest integer: what is beyond is cut off."""
+BITS = 4
+"""Of each number of a reflection."""
+_MOST_INT8 = 127
 _GROUP = 8
 """Numbers that are packed together, into as many bytes as a number has bits."""
 _BLOCK = 128
@@ -27,19 +30,18 @@ def stored_numbers(reflections: int, dim: int) -> int:
     return reflections * (dim - 1) - reflections * (reflections - 1) // 2
 
 
-def packed_shape(reflections: int, dim: int, bits: int) -> tuple[int, int]:
+def packed_shape(reflections: int, dim: int) -> tuple[int, int]:
     """The shape of the bytes that they take."""
-    return -(-stored_numbers(reflections, dim) // _GROUP), bits
+    return -(-stored_numbers(reflections, dim) // _GROUP), BITS
 
 
-def rounded_reflections(directions: DoubleArray, bits: int) -> tuple[npt.NDArray[np.uint8], FloatArray]:
+def rounded_reflections(directions: DoubleArray) -> tuple[npt.NDArray[np.uint8], FloatArray]:
     """Reflections whose product begins with given directions, up to rounding and signs.
 
     Each is made from what those before it, as they were rounded, leave of its direction.
 
     Args:
         directions: (d, k) orthonormal columns.
-        bits: of each number.
 
     Returns:
         The packed numbers, and (k,) their scales.
@@ -53,28 +55,26 @@ def rounded_reflections(directions: DoubleArray, bits: int) -> tuple[npt.NDArray
         for j in range(start, end):
             vector = left[j:, j].copy()
             vector[0] += np.copysign(np.linalg.norm(vector), vector[0])
-            rounded, scales[j] = _rounded(vector[1:] / (vector[0] or 1.0), bits)
+            rounded, scales[j] = _rounded(vector[1:] / (vector[0] or 1.0))
             numbers.append(rounded)
             own = _normalized(np.concatenate([[1.0], rounded * np.float64(scales[j])]))
             left[j:, j:end] -= np.outer(own, own @ left[j:, j:end])
             vectors[j - start, j:] = own
         left[:, end:] = reflected(left[:, end:].T, vectors).T
-    flat = np.concatenate([*numbers, np.zeros(-stored_numbers(count, dim) % _GROUP)]) + (1 << (bits - 1))
-    return bitpack.pack(flat.astype(np.int64).reshape(-1, _GROUP), [bits] * _GROUP), scales
+    flat = np.concatenate([*numbers, np.zeros(-stored_numbers(count, dim) % _GROUP)]) + (1 << (BITS - 1))
+    return bitpack.pack(flat.astype(np.int64).reshape(-1, _GROUP), [BITS] * _GROUP), scales
 
 
-def reflection_vectors(
-    packed: npt.NDArray[np.uint8], scales: FloatArray, dim: int, bits: int, dtype: npt.DTypeLike = np.float64
-) -> npt.NDArray[np.floating]:
+def reflection_vectors(packed: npt.NDArray[np.uint8], scales: FloatArray, dim: int) -> DoubleArray:
     """(k, d) vectors, each times the root of two over its length, so that a reflection is I - v vᵀ."""
     count = len(scales)
-    flat = bitpack.unpack(packed, [bits] * _GROUP).reshape(-1)[: stored_numbers(count, dim)]
-    vectors = np.zeros((count, dim), dtype=dtype)
+    flat = bitpack.unpack(packed, [BITS] * _GROUP).reshape(-1)[: stored_numbers(count, dim)]
+    vectors = np.zeros((count, dim))
     start = 0
     for j, scale in enumerate(scales):
         end = start + dim - 1 - j
         own = np.ones(dim - j)  # in float64, where the square of no scale overflows
-        own[1:] = (flat[start:end].astype(np.float64) - (1 << (bits - 1))) * np.float64(scale)
+        own[1:] = (flat[start:end].astype(np.float64) - (1 << (BITS - 1))) * np.float64(scale)
         vectors[j, j:] = _normalized(own)
         start = end
     return vectors
@@ -111,6 +111,12 @@ def reflected(rows: npt.NDArray[np.floating], vectors: npt.NDArray[np.floating])
     return found
 
 
+def rounded_matrix(matrix: DoubleArray) -> tuple[npt.NDArray[np.int8], FloatArray]:
+    """(d, d) int8 numbers of a rotation and (d,) scales of their rows, which decoders multiply levels with."""
+    scales = (np.abs(matrix).max(axis=1) / _MOST_INT8).astype(np.float32)
+    return np.rint(matrix / scales[:, None].astype(np.float64)).astype(np.int8), scales
+
+
 def _normalized(vector: DoubleArray) -> DoubleArray:
     """A vector v times the root of two over its length, so that its reflection is I - v vᵀ."""
     return np.asarray(vector * np.sqrt(2 / np.square(vector).sum()))
@@ -125,9 +131,9 @@ def _triangle(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
     return found
 
 
-def _rounded(numbers: DoubleArray, bits: int) -> tuple[DoubleArray, np.float32]:
+def _rounded(numbers: DoubleArray) -> tuple[DoubleArray, np.float32]:
     """Whole numbers, and their scale: that of the least squared error among a few."""
-    most = (1 << (bits - 1)) - 1
+    most = (1 << (BITS - 1)) - 1
     largest = float(np.abs(numbers).max(initial=0))
     best, error = (np.zeros(len(numbers)), np.float32(0)), np.inf
     for clip in _CLIPS if largest > 0 else ():
