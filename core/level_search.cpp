@@ -12,7 +12,6 @@ namespace {
 constexpr float bit_for_sides = 0.5f;  // what a bit is worth that is left for sides, beside one spent on levels
 constexpr float wider = 1.5f;          // what λ is multiplied by for a block that does not fit into the longest class
 constexpr int most_wider = 60;
-constexpr float most_margin = 32;
 
 // Choices are made sixteen at a time, and run past the end of the last row.
 std::size_t padded(std::size_t count) { return (count + 15) / 16 * 16 + 16; }
@@ -191,16 +190,19 @@ LevelSearch::Found LevelSearch::find(const float* coordinates, std::size_t used,
     }
   }
   Found found;
-  // The coder rounds: a few of thousands of blocks need a little more than they should, and are searched again.
-  for (float margin = 0.05f + 0.0004f * static_cast<float>(sizes_.size()); margin < most_margin; margin += 1) {
-    if (!search(coordinates, trade, taken, margin, allowed, multiples, &found)) {
-      std::fill_n(multiples, codec_.rows() * codec_.dim(), 0);
-      found.own = allowed.back();
-    }
+  // Costs are those of single coordinates. The coder rounds them, and a group that has no symbol takes more, so that a few
+  // of thousands of blocks need more than they should: they are searched again, with more room to spare each time.
+  const float most = 8.0f * static_cast<float>(codec_.longest());
+  for (float margin = 0.05f + 0.0004f * static_cast<float>(sizes_.size()); margin < most; margin += std::max(1.0f, margin)) {
+    if (!search(coordinates, trade, taken, margin, allowed, multiples, &found)) break;
     found.above = above(coordinates, multiples);
     found.sides = codec_.write(multiples, numbers, found.own, found.above, bytes);
     if (found.sides >= 0) return found;
   }
+  std::fill_n(multiples, codec_.rows() * codec_.dim(), 0);
+  found.own = allowed.back();
+  found.above = above(coordinates, multiples);
+  found.sides = codec_.write(multiples, numbers, found.own, found.above, bytes);
   return found;
 }
 

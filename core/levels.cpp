@@ -319,10 +319,14 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
   const std::size_t count = blocks.size(), block_levels = std::size_t{plan_.rows} * plan_.width;
   const std::size_t block_numbers = centroids() != 0 ? plan_.rows : 0;
   const std::uint32_t stride = longest_ + zeros_after;
-  std::vector<std::uint8_t> held(lanes * stride, 0);  // a copy that nobody else changes while it is read
-  std::vector<std::int8_t> spare;
-  std::vector<std::uint16_t> spare_numbers(lanes * plan_.rows);
-  if (count > few_blocks && count % lanes != 0) spare.resize(lanes * block_levels);
+  thread_local std::vector<std::uint8_t> held;  // copies that nobody else changes while they are read
+  thread_local std::vector<std::int8_t> spare;
+  thread_local std::vector<std::uint16_t> spare_numbers;
+  held.resize(std::max<std::size_t>(held.size(), (count > few_blocks ? lanes : 1) * stride));
+  if (count > few_blocks) {
+    spare_numbers.resize(std::max<std::size_t>(spare_numbers.size(), lanes * plan_.rows));
+    if (count % lanes != 0) spare.resize(std::max(spare.size(), lanes * block_levels));
+  }
   for (std::size_t start = 0; start < count;) {
     const std::size_t some = std::min(lanes, count - start);
     if (some <= few_blocks) {
