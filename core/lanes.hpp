@@ -31,17 +31,17 @@ constexpr std::size_t register_bytes = 16;
 #endif
 
 template <class T, int N>
-struct Lanes;
+struct Vector;
 
 template <class T, int N, bool whole>
-struct LanesBits {  // one register, or a part of one
+struct VectorBits {  // one register, or a part of one
   typedef T Raw __attribute__((vector_size(N * sizeof(T))));
   Raw raw;
 };
 
 template <class T, int N>
-struct LanesBits<T, N, false> {
-  Lanes<T, N / 2> low, high;
+struct VectorBits<T, N, false> {
+  Vector<T, N / 2> low, high;
 };
 
 // What comparisons give: all bits of a lane, or none.
@@ -51,42 +51,42 @@ using MaskOf = std::conditional_t<
     std::conditional_t<sizeof(T) == 2, std::int16_t, std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>>>;
 
 template <class T, int N>
-struct Lanes : LanesBits<T, N, N * sizeof(T) <= register_bytes> {
+struct Vector : VectorBits<T, N, N * sizeof(T) <= register_bytes> {
   using Value = T;
-  using Mask = Lanes<MaskOf<T>, N>;
+  using Mask = Vector<MaskOf<T>, N>;
   static constexpr int count = N;
   static constexpr bool whole = N * sizeof(T) <= register_bytes;
 
-  Lanes() = default;
-  Lanes(const Lanes&) = default;
-  Lanes& operator=(const Lanes&) = default;
+  Vector() = default;
+  Vector(const Vector&) = default;
+  Vector& operator=(const Vector&) = default;
 
   // The same bits as another type: (u32x16)floats.
   template <class U>
     requires(sizeof(U) == sizeof(T) && !std::is_same_v<T, U>)
-  KDCODE_LANE explicit Lanes(Lanes<U, N> other) {
+  KDCODE_LANE explicit Vector(Vector<U, N> other) {
     if constexpr (whole) {
-      this->raw = (typename Lanes::Raw)other.raw;
+      this->raw = (typename Vector::Raw)other.raw;
     } else {
       this->low = (decltype(this->low))other.low;
       this->high = (decltype(this->high))other.high;
     }
   }
   // From a vector of the compiler's own, and to one: (i32x16)_mm512_setzero_si512().
-  template <class Vector>
-    requires(whole && sizeof(Vector) == N * sizeof(T) && !requires { typename Vector::Value; })
-  KDCODE_LANE explicit Lanes(Vector vector) {
-    this->raw = (typename Lanes::Raw)vector;
+  template <class V>
+    requires(whole && sizeof(V) == N * sizeof(T) && !requires { typename V::Value; })
+  KDCODE_LANE explicit Vector(V vector) {
+    this->raw = (typename Vector::Raw)vector;
   }
-  template <class Vector>
-    requires(whole && sizeof(Vector) == N * sizeof(T) && !requires { typename Vector::Value; })
-  KDCODE_LANE explicit operator Vector() const {
-    return (Vector)this->raw;
+  template <class V>
+    requires(whole && sizeof(V) == N * sizeof(T) && !requires { typename V::Value; })
+  KDCODE_LANE explicit operator V() const {
+    return (V)this->raw;
   }
   // From all N values: u32x16 lane = {0, 1, 2, ...}.
   template <class... Values>
     requires(sizeof...(Values) == N)
-  KDCODE_LANE Lanes(Values... values) {
+  KDCODE_LANE Vector(Values... values) {
     const T all[N] = {static_cast<T>(values)...};
     take(all);
   }
@@ -120,13 +120,13 @@ struct Lanes : LanesBits<T, N, N * sizeof(T) <= register_bytes> {
   }
 };
 
-using f32x16 = Lanes<float, 16>;
-using i32x16 = Lanes<std::int32_t, 16>;
-using u32x16 = Lanes<std::uint32_t, 16>;
-using i16x16 = Lanes<std::int16_t, 16>;
-using u16x16 = Lanes<std::uint16_t, 16>;
-using i8x16 = Lanes<std::int8_t, 16>;
-using u8x16 = Lanes<std::uint8_t, 16>;
+using f32x16 = Vector<float, 16>;
+using i32x16 = Vector<std::int32_t, 16>;
+using u32x16 = Vector<std::uint32_t, 16>;
+using i16x16 = Vector<std::int16_t, 16>;
+using u16x16 = Vector<std::uint16_t, 16>;
+using i8x16 = Vector<std::int8_t, 16>;
+using u8x16 = Vector<std::uint8_t, 16>;
 
 // Calls `function` with the registers of some lanes, part by part.
 template <class Result, class Function, class... Arguments>
@@ -142,38 +142,38 @@ KDCODE_LANE Result each(Function function, Arguments... arguments) {
 }
 
 // The same value in all lanes: splat<f32x16>(0.5f).
-template <class Vector>
-KDCODE_LANE Vector splat(typename Vector::Value value) {
-  Vector lanes;
-  if constexpr (Vector::whole) {
-    lanes.raw = value - typename Vector::Raw{};  // minus +0.0 changes no float, not even -0.0
+template <class V>
+KDCODE_LANE V splat(typename V::Value value) {
+  V lanes;
+  if constexpr (V::whole) {
+    lanes.raw = value - typename V::Raw{};  // minus +0.0 changes no float, not even -0.0
   } else {
     lanes.low = lanes.high = splat<decltype(lanes.low)>(value);
   }
   return lanes;
 }
 
-#define KDCODE_LANES_OPERATOR(op, Result)                                    \
-  template <class T, int N>                                                  \
-  KDCODE_LANE Result operator op(Lanes<T, N> a, Lanes<T, N> b) {             \
-    return each<Result>([](auto x, auto y) { return x op y; }, a, b);        \
-  }                                                                          \
-  template <class T, int N>                                                  \
-  KDCODE_LANE Result operator op(Lanes<T, N> a, std::type_identity_t<T> b) { \
-    return a op splat<Lanes<T, N>>(b);                                       \
-  }                                                                          \
-  template <class T, int N>                                                  \
-  KDCODE_LANE Result operator op(std::type_identity_t<T> a, Lanes<T, N> b) { \
-    return splat<Lanes<T, N>>(a) op b;                                       \
+#define KDCODE_LANES_OPERATOR(op, Result)                                     \
+  template <class T, int N>                                                   \
+  KDCODE_LANE Result operator op(Vector<T, N> a, Vector<T, N> b) {            \
+    return each<Result>([](auto x, auto y) { return x op y; }, a, b);         \
+  }                                                                           \
+  template <class T, int N>                                                   \
+  KDCODE_LANE Result operator op(Vector<T, N> a, std::type_identity_t<T> b) { \
+    return a op splat<Vector<T, N>>(b);                                       \
+  }                                                                           \
+  template <class T, int N>                                                   \
+  KDCODE_LANE Result operator op(std::type_identity_t<T> a, Vector<T, N> b) { \
+    return splat<Vector<T, N>>(a) op b;                                       \
   }
-#define KDCODE_LANES_ARITHMETIC(op)                                     \
-  KDCODE_LANES_OPERATOR(op, KDCODE_LANES_SAME)                          \
-  template <class T, int N, class Other>                                \
-  KDCODE_LANE Lanes<T, N>& operator op## = (Lanes<T, N> & a, Other b) { \
-    return a = a op b;                                                  \
+#define KDCODE_LANES_ARITHMETIC(op)                                       \
+  KDCODE_LANES_OPERATOR(op, KDCODE_LANES_SAME)                            \
+  template <class T, int N, class Other>                                  \
+  KDCODE_LANE Vector<T, N>& operator op## = (Vector<T, N> & a, Other b) { \
+    return a = a op b;                                                    \
   }
-#define KDCODE_LANES_SAME Lanes<T, N>
-#define KDCODE_LANES_MASK Lanes<MaskOf<T>, N>
+#define KDCODE_LANES_SAME Vector<T, N>
+#define KDCODE_LANES_MASK Vector<MaskOf<T>, N>
 KDCODE_LANES_ARITHMETIC(+)
 KDCODE_LANES_ARITHMETIC(-)
 KDCODE_LANES_ARITHMETIC(*)
@@ -195,58 +195,58 @@ KDCODE_LANES_OPERATOR(>=, KDCODE_LANES_MASK)
 #undef KDCODE_LANES_MASK
 
 template <class T, int N>
-KDCODE_LANE Lanes<T, N> operator-(Lanes<T, N> a) {
-  return each<Lanes<T, N>>([](auto x) { return -x; }, a);
+KDCODE_LANE Vector<T, N> operator-(Vector<T, N> a) {
+  return each<Vector<T, N>>([](auto x) { return -x; }, a);
 }
 template <class T, int N>
-KDCODE_LANE Lanes<T, N> operator~(Lanes<T, N> a) {
-  return each<Lanes<T, N>>([](auto x) { return ~x; }, a);
+KDCODE_LANE Vector<T, N> operator~(Vector<T, N> a) {
+  return each<Vector<T, N>>([](auto x) { return ~x; }, a);
 }
 
 // What `mask ? a : b` is to numbers.
 template <class T, int N>
-KDCODE_LANE Lanes<T, N> select(Lanes<MaskOf<T>, N> mask, Lanes<T, N> a, Lanes<T, N> b) {
-  return each<Lanes<T, N>>([](auto m, auto x, auto y) { return m ? x : y; }, mask, a, b);
+KDCODE_LANE Vector<T, N> select(Vector<MaskOf<T>, N> mask, Vector<T, N> a, Vector<T, N> b) {
+  return each<Vector<T, N>>([](auto m, auto x, auto y) { return m ? x : y; }, mask, a, b);
 }
 template <class T, int N>
-KDCODE_LANE Lanes<T, N> smaller(Lanes<T, N> a, Lanes<T, N> b) {
+KDCODE_LANE Vector<T, N> smaller(Vector<T, N> a, Vector<T, N> b) {
   return select(a < b, a, b);
 }
 template <class T, int N>
-KDCODE_LANE Lanes<T, N> larger(Lanes<T, N> a, Lanes<T, N> b) {
+KDCODE_LANE Vector<T, N> larger(Vector<T, N> a, Vector<T, N> b) {
   return select(a > b, a, b);
 }
 
 // The lanes of two vectors with the numbers first, first + step, ...: the compiler makes one instruction or two of it.
 template <int first, int step, class T, int N, int... I>
-KDCODE_LANE auto picked(Lanes<T, N> a, Lanes<T, N> b, std::integer_sequence<int, I...>) {
-  Lanes<T, int{sizeof...(I)}> lanes;
+KDCODE_LANE auto picked(Vector<T, N> a, Vector<T, N> b, std::integer_sequence<int, I...>) {
+  Vector<T, int{sizeof...(I)}> lanes;
   lanes.raw = __builtin_shufflevector(a.raw, b.raw, (first + step * I)...);
   return lanes;
 }
 
 template <class T, int N>
-KDCODE_LANE Lanes<T, N / 2> low_half(Lanes<T, N> lanes) {
-  if constexpr (Lanes<T, N>::whole) {
+KDCODE_LANE Vector<T, N / 2> low_half(Vector<T, N> lanes) {
+  if constexpr (Vector<T, N>::whole) {
     return picked<0, 1>(lanes, lanes, std::make_integer_sequence<int, N / 2>());
   } else {
     return lanes.low;
   }
 }
 template <class T, int N>
-KDCODE_LANE Lanes<T, N / 2> high_half(Lanes<T, N> lanes) {
-  if constexpr (Lanes<T, N>::whole) {
+KDCODE_LANE Vector<T, N / 2> high_half(Vector<T, N> lanes) {
+  if constexpr (Vector<T, N>::whole) {
     return picked<N / 2, 1>(lanes, lanes, std::make_integer_sequence<int, N / 2>());
   } else {
     return lanes.high;
   }
 }
 template <class T, int N>
-KDCODE_LANE Lanes<T, 2 * N> joined(Lanes<T, N> low, Lanes<T, N> high) {
-  if constexpr (Lanes<T, 2 * N>::whole) {
+KDCODE_LANE Vector<T, 2 * N> joined(Vector<T, N> low, Vector<T, N> high) {
+  if constexpr (Vector<T, 2 * N>::whole) {
     return picked<0, 1>(low, high, std::make_integer_sequence<int, 2 * N>());
   } else {
-    Lanes<T, 2 * N> both;
+    Vector<T, 2 * N> both;
     both.low = low;
     both.high = high;
     return both;
@@ -255,16 +255,16 @@ KDCODE_LANE Lanes<T, 2 * N> joined(Lanes<T, N> low, Lanes<T, N> high) {
 
 // Of 2 N lanes in a row those with even numbers, or with odd ones.
 template <class T, int N>
-KDCODE_LANE Lanes<T, N> evens(Lanes<T, N> low, Lanes<T, N> high) {
-  if constexpr (Lanes<T, N>::whole) {
+KDCODE_LANE Vector<T, N> evens(Vector<T, N> low, Vector<T, N> high) {
+  if constexpr (Vector<T, N>::whole) {
     return picked<0, 2>(low, high, std::make_integer_sequence<int, N>());
   } else {
     return joined(evens(low.low, low.high), evens(high.low, high.high));
   }
 }
 template <class T, int N>
-KDCODE_LANE Lanes<T, N> odds(Lanes<T, N> low, Lanes<T, N> high) {
-  if constexpr (Lanes<T, N>::whole) {
+KDCODE_LANE Vector<T, N> odds(Vector<T, N> low, Vector<T, N> high) {
+  if constexpr (Vector<T, N>::whole) {
     return picked<1, 2>(low, high, std::make_integer_sequence<int, N>());
   } else {
     return joined(odds(low.low, low.high), odds(high.low, high.high));
@@ -272,26 +272,26 @@ KDCODE_LANE Lanes<T, N> odds(Lanes<T, N> low, Lanes<T, N> high) {
 }
 
 // Sixteen values from any address, aligned or not: load<f32x16>(from).
-template <class Vector>
-KDCODE_LANE Vector load(const typename Vector::Value* from) {
-  Vector lanes;
+template <class V>
+KDCODE_LANE V load(const typename V::Value* from) {
+  V lanes;
   lanes.take(from);
   return lanes;
 }
 template <class T, int N>
-KDCODE_LANE void store(T* to, Lanes<T, N> lanes) {
+KDCODE_LANE void store(T* to, Vector<T, N> lanes) {
   lanes.put(to);
 }
 
 // The first `some` values, and zeros; for what is left at the end of a loop.
-template <class Vector>
-KDCODE_LANE Vector load_first(const typename Vector::Value* from, std::size_t some) {
-  typename Vector::Value all[Vector::count] = {};
+template <class V>
+KDCODE_LANE V load_first(const typename V::Value* from, std::size_t some) {
+  typename V::Value all[V::count] = {};
   for (std::size_t i = 0; i < some; ++i) all[i] = from[i];
-  return load<Vector>(all);
+  return load<V>(all);
 }
 template <class T, int N>
-KDCODE_LANE void store_first(T* to, Lanes<T, N> lanes, std::size_t some) {
+KDCODE_LANE void store_first(T* to, Vector<T, N> lanes, std::size_t some) {
   T all[N];
   store(all, lanes);
   for (std::size_t i = 0; i < some; ++i) to[i] = all[i];
@@ -300,24 +300,24 @@ KDCODE_LANE void store_first(T* to, Lanes<T, N> lanes, std::size_t some) {
 // Each lane as another type: convert<f32x16>(load<i8x16>(codes)). Bytes become wider step by step, since compilers
 // convert lane by lane where one step does not suffice; what does not fit in a narrower integer is cut off.
 template <class To, class T, int N>
-KDCODE_LANE To convert(Lanes<T, N> lanes) {
+KDCODE_LANE To convert(Vector<T, N> lanes) {
   using U = typename To::Value;
   constexpr bool widens = sizeof(U) > sizeof(T), narrows = sizeof(U) < sizeof(T);
   if constexpr (std::is_same_v<T, U>) {
     return lanes;
-  } else if constexpr (!To::whole || !Lanes<T, N>::whole) {
-    using Part = Lanes<U, N / 2>;
+  } else if constexpr (!To::whole || !Vector<T, N>::whole) {
+    using Part = Vector<U, N / 2>;
     return joined(convert<Part>(low_half(lanes)), convert<Part>(high_half(lanes)));
   } else if constexpr (widens && sizeof(T) < 4 && (sizeof(U) > 2 * sizeof(T) || std::is_floating_point_v<U>)) {
     using Wider =
         std::conditional_t<std::is_signed_v<T>, std::conditional_t<sizeof(T) == 1, std::int16_t, std::int32_t>,
                            std::conditional_t<sizeof(T) == 1, std::uint16_t, std::uint32_t>>;
     using Number = std::conditional_t<sizeof(T) == 2, std::int32_t, Wider>;  // of 16 bits both fit in a signed one
-    return convert<To>(convert<Lanes<Number, N>>(lanes));
+    return convert<To>(convert<Vector<Number, N>>(lanes));
   } else if constexpr (narrows && std::is_floating_point_v<T>) {
-    return convert<To>(convert<Lanes<std::int32_t, N>>(lanes));
+    return convert<To>(convert<Vector<std::int32_t, N>>(lanes));
   } else if constexpr (narrows && sizeof(U) * 2 < sizeof(T)) {
-    return convert<To>(convert<Lanes<std::int16_t, N>>(lanes));
+    return convert<To>(convert<Vector<std::int16_t, N>>(lanes));
   } else {
     To converted;
     converted.raw = __builtin_convertvector(lanes.raw, typename To::Raw);
@@ -327,7 +327,7 @@ KDCODE_LANE To convert(Lanes<T, N> lanes) {
 
 // The lanes added up in one fixed order: lane i and lane i + 8, of these i and i + 4, and so on.
 template <class T, int N>
-KDCODE_LANE T sum(Lanes<T, N> lanes) {
+KDCODE_LANE T sum(Vector<T, N> lanes) {
   if constexpr (N * sizeof(T) > 16) {
     return sum(low_half(lanes) + high_half(lanes));
   } else {
@@ -344,8 +344,8 @@ KDCODE_LANE f32x16 from_half(const Half* from) {
   return (f32x16)_mm512_cvtph_ps((__m256i)halves.raw);
 #elif defined(__F16C__)
   const auto low = low_half(halves), high = high_half(halves);
-  return joined((Lanes<float, 8>)_mm256_cvtph_ps((__m128i)low.raw),
-                (Lanes<float, 8>)_mm256_cvtph_ps((__m128i)high.raw));
+  return joined((Vector<float, 8>)_mm256_cvtph_ps((__m128i)low.raw),
+                (Vector<float, 8>)_mm256_cvtph_ps((__m128i)high.raw));
 #else
   const u32x16 bits = convert<u32x16>(halves);
   // Shifted into place, a float16 is a float32 that is 2^112 too small; the product is exact and mends subnormals.
@@ -357,18 +357,18 @@ KDCODE_LANE f32x16 from_half(const Half* from) {
 }
 
 // table[index] in each lane, for tables of 32-bit values. Every index must have been checked.
-template <class T, int N>
-KDCODE_LANE Lanes<T, N> gather(const T* table, Lanes<std::int32_t, N> index) {
-  static_assert(sizeof(T) == 4);
-  if constexpr (!Lanes<T, N>::whole) {
+template <class T, class Index, int N>
+KDCODE_LANE Vector<T, N> gather(const T* table, Vector<Index, N> index) {
+  static_assert(sizeof(T) == 4 && sizeof(Index) == 4);
+  if constexpr (!Vector<T, N>::whole) {
     return joined(gather(table, index.low), gather(table, index.high));
   } else {
 #if defined(__AVX512F__)
-    return (Lanes<T, N>)_mm512_i32gather_epi32((__m512i)index.raw, table, 4);
+    return (Vector<T, N>)_mm512_i32gather_epi32((__m512i)index.raw, table, 4);
 #elif defined(__AVX2__)
-    return (Lanes<T, N>)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)index.raw, 4);
+    return (Vector<T, N>)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)index.raw, 4);
 #else
-    Lanes<T, N> found;
+    Vector<T, N> found;
     for (int i = 0; i < N; ++i) found.raw[i] = table[index.raw[i]];
     return found;
 #endif
@@ -377,10 +377,10 @@ KDCODE_LANE Lanes<T, N> gather(const T* table, Lanes<std::int32_t, N> index) {
 
 // A bit for each lane of a mask.
 template <class T, int N>
-KDCODE_LANE std::uint32_t lane_bits(Lanes<T, N> mask) {
+KDCODE_LANE std::uint32_t lane_mask(Vector<T, N> mask) {
   static_assert(sizeof(T) == 4);
-  if constexpr (!Lanes<T, N>::whole) {
-    return lane_bits(mask.low) | lane_bits(mask.high) << (N / 2);
+  if constexpr (!Vector<T, N>::whole) {
+    return lane_mask(mask.low) | lane_mask(mask.high) << (N / 2);
   } else {
 #if defined(__AVX512F__)
     return _mm512_movepi32_mask((__m512i)mask.raw);
@@ -394,6 +394,66 @@ KDCODE_LANE std::uint32_t lane_bits(Lanes<T, N> mask) {
     return bits;
 #endif
   }
+}
+
+// Four bytes from each of sixteen places, which need not be aligned; all of them must be readable.
+template <int N>
+KDCODE_LANE Vector<std::uint32_t, N> gather_bytes(const std::uint8_t* from, Vector<std::uint32_t, N> places) {
+  if constexpr (!Vector<std::uint32_t, N>::whole) {
+    return joined(gather_bytes(from, places.low), gather_bytes(from, places.high));
+  } else {
+#if defined(__AVX512F__)
+    return (Vector<std::uint32_t, N>)_mm512_i32gather_epi32((__m512i)places.raw, from, 1);
+#elif defined(__AVX2__)
+    return (Vector<std::uint32_t, N>)_mm256_i32gather_epi32(reinterpret_cast<const int*>(from), (__m256i)places.raw, 1);
+#else
+    Vector<std::uint32_t, N> found;
+    for (int i = 0; i < N; ++i) {
+      std::uint32_t four;
+      __builtin_memcpy(&four, from + places.raw[i], sizeof four);
+      found.raw[i] = four;
+    }
+    return found;
+#endif
+  }
+}
+
+// table[index] in each lane, where indices are below 16.
+KDCODE_LANE u32x16 lookup16(u32x16 table, u32x16 index) {
+#if defined(__AVX512F__)
+  return (u32x16)_mm512_permutexvar_epi32((__m512i)index, (__m512i)table);
+#elif defined(__AVX2__)
+  return each<u32x16>(
+      [&](auto places) {
+        const __m256i one = (__m256i)places;
+        const __m256i low = _mm256_permutevar8x32_epi32((__m256i)table.low.raw, one);
+        const __m256i high = _mm256_permutevar8x32_epi32((__m256i)table.high.raw, one);
+        return _mm256_blendv_ps((__m256)low, (__m256)high, (__m256)_mm256_slli_epi32(one, 28));
+      },
+      index);
+#else
+  std::uint32_t values[16];
+  store(values, table);
+  return gather(values, index);
+#endif
+}
+
+// The four bytes of each lane in the order that the four bytes of `order` say, each below 4.
+KDCODE_LANE u32x16 shuffle4(u32x16 lanes, u32x16 order) {
+#if defined(__AVX2__)
+  const u32x16 first = {0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c,
+                        0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c};
+#if defined(__AVX512BW__)
+  return (u32x16)_mm512_shuffle_epi8((__m512i)lanes, (__m512i)(order + first));
+#else
+  return each<u32x16>([](auto four, auto places) { return _mm256_shuffle_epi8((__m256i)four, (__m256i)places); }, lanes,
+                      order + first);
+#endif
+#else
+  u32x16 found = {};
+  for (unsigned i = 0; i < 4; ++i) found |= (lanes >> ((order >> (8 * i) & 3u) * 8) & 0xffu) << (8 * i);
+  return found;
+#endif
 }
 
 }  // namespace

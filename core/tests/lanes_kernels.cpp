@@ -40,7 +40,7 @@ std::uint32_t clamp(const std::int32_t* from, std::int32_t low, std::int32_t hig
   const i32x16 lanes = load<i32x16>(from);
   const i32x16 clamped = select(lanes < low, splat<i32x16>(low), smaller(lanes, splat<i32x16>(high)));
   store(to, clamped);
-  return lane_bits(lanes < low);
+  return lane_mask(lanes < low);
 }
 
 void interleave(const std::int32_t* a, const std::int32_t* b, std::int32_t* even, std::int32_t* odd) {
@@ -56,9 +56,15 @@ void shift(const std::uint32_t* from, std::uint32_t* to) {
   store(to, shifted);
 }
 
+// Four bytes from index[i], in the order that table[index[i]] says.
+void look_up(const std::uint32_t* table, const std::uint32_t* index, const std::uint8_t* bytes, std::uint32_t* to) {
+  const u32x16 places = load<u32x16>(index);
+  store(to, shuffle4(gather_bytes(bytes, places), lookup16(load<u32x16>(table), places)));
+}
+
 }  // namespace
 
 const LanesKernels KDCODE_KERNELS(lanes_kernels) = {dot,      halves, gathered,   multiply_add, from_bytes,
-                                                    to_bytes, clamp,  interleave, shift};
+                                                    to_bytes, clamp,  interleave, shift,        look_up};
 
 }  // namespace kdcode::tests

@@ -20,6 +20,7 @@ struct LanesKernels {
   std::uint32_t (*clamp)(const std::int32_t* from, std::int32_t low, std::int32_t high, std::int32_t* to);
   void (*interleave)(const std::int32_t* a, const std::int32_t* b, std::int32_t* evens, std::int32_t* odds);
   void (*shift)(const std::uint32_t* from, std::uint32_t* to);
+  void (*look_up)(const std::uint32_t* table, const std::uint32_t* index, const std::uint8_t* bytes, std::uint32_t* to);
 };
 
 KDCODE_DECLARE_KERNELS(LanesKernels, lanes_kernels)

@@ -130,3 +130,20 @@ TEST(lanes_are_taken_apart_and_shifted) {
     CHECK(shifted[i] == numbers[from] << from >> 3);
   }
 }
+
+TEST(bytes_are_looked_up_and_shuffled) {
+  std::uint32_t table[16], index[16], found[16];
+  std::uint8_t bytes[19];
+  for (unsigned i = 0; i < 19; ++i) bytes[i] = static_cast<std::uint8_t>(i * 13 + 5);
+  for (unsigned i = 0; i < 16; ++i) {
+    table[i] = (i & 3) | (i * 7 & 3) << 8 | (i / 4 & 3) << 16 | (3 - (i & 3)) << 24;
+    index[i] = i * 11 % 16;
+  }
+  KDCODE_CHOSEN(lanes_kernels).look_up(table, index, bytes, found);
+  for (unsigned i = 0; i < 16; ++i) {
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      const std::uint32_t from = table[index[i]] >> (8 * byte) & 255;
+      CHECK((found[i] >> (8 * byte) & 255) == bytes[index[i] + from]);
+    }
+  }
+}
