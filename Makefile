@@ -39,14 +39,6 @@ core-emulated: core-test  ## run the tests of the core as an x86 processor witho
 	$(BIN)/cmake --build build/arm
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm/core_tests
 
-test: $(SETUP)  ## build and run the tests of the core: warnings are errors, and once more with sanitizers
-	$(CMAKE) -B build/tests -DCMAKE_BUILD_TYPE=Release -DKDCODE_WERROR=ON
-	$(BIN)/cmake --build build/tests
-	build/tests/core_tests
-	$(CMAKE) -B build/sanitized -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKDCODE_SANITIZE=ON
-	$(BIN)/cmake --build build/sanitized
-	build/sanitized/core_tests
-
 test: $(SETUP)  ## all tests that take seconds
 	$(BIN)/pytest -n 2 --dist worksteal
 
@@ -148,8 +140,9 @@ $(LEARN): pyproject.toml constraints.txt $(CORE) | $(BIN)/python
 	$(INSTALL) --editable '.[learn]'
 	touch $(LEARN)
 
+# Where nothing but the core has changed, it is compiled in seconds with the tools that are there.
 $(SETUP): pyproject.toml constraints.txt $(CORE) | $(BIN)/python
-	$(INSTALL) --editable '.[dev]'
+	$(INSTALL) $(if $(filter-out $(CORE),$?),,--no-deps --no-build-isolation) --editable '.[dev]'
 	touch $(LEARN) $(SETUP)
 
 # A sentence encoder as a package, for the tests and measurements that need a real Transformers model.

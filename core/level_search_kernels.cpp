@@ -13,15 +13,15 @@ struct Best {
 
 KDCODE_LANE void consider(Best* best, i32x16 magnitude, i32x16 allowed, f32x16 size, i32x16 table, const float* bits,
                           float quantizer, float trade) {
-  const i32x16 tried = allowed ? magnitude : i32x16{};
-  const f32x16 lies = tried > 0 ? convert<f32x16>(tried) * 2.0f - quantizer : f32x16{};
+  const i32x16 tried = select(allowed, magnitude, i32x16{});
+  const f32x16 lies = select(tried > 0, convert<f32x16>(tried) * 2.0f - quantizer, f32x16{});
   const f32x16 away = size - lies;
   const f32x16 taken = gather(bits, table + tried);
   const f32x16 cost = away * away + taken * trade;
   const i32x16 better = (cost < best->cost) & allowed;
-  best->cost = better ? cost : best->cost;
-  best->bits = better ? taken : best->bits;
-  best->magnitude = better ? tried : best->magnitude;
+  best->cost = select(better, cost, best->cost);
+  best->bits = select(better, taken, best->bits);
+  best->magnitude = select(better, tried, best->magnitude);
 }
 
 void choose(const float* sizes, const std::int32_t* tables, std::size_t count, const float* bits,
@@ -35,11 +35,12 @@ void choose(const float* sizes, const std::int32_t* tables, std::size_t count, c
       const i32x16 table = first + quantizer * magnitudes;
       const i32x16 nearest = convert<i32x16>((size + q) * 0.5f + 0.5f);
       for (int parity = 0; parity < 2; ++parity) {
-        // The nearest magnitude of this parity lies at most one away; smaller ones cost fewer bits.
+        // The nearest magnitude of this parity lies at most one away; smaller
+        // ones cost fewer bits.
         i32x16 high = nearest + ((nearest ^ parity) & 1);
         i32x16 most = splat<i32x16>(magnitudes - 1);
         most = most - ((most ^ parity) & 1);
-        high = high > most ? most : high;
+        high = smaller(high, most);
         Best best{splat<f32x16>(far), f32x16{}, i32x16{}};
         consider(&best, high, high >= 0, size, table, bits, q, trade);
         consider(&best, high - 2, high >= 2, size, table, bits, q, trade);
@@ -56,23 +57,17 @@ void choose(const float* sizes, const std::int32_t* tables, std::size_t count, c
 
 KDCODE_LANE f32x16 permuted(f32x16 lanes, i32x16 order) { return (f32x16)lookup16((u32x16)lanes, (u32x16)order); }
 
-// The values of two vectors with even numbers, or with odd ones.
-KDCODE_LANE f32x16 even(f32x16 low, f32x16 high) {
-  return __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-}
-KDCODE_LANE f32x16 odd(f32x16 low, f32x16 high) {
-  return __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-}
-
-// The state t is reached from 2 (t ^ s G ^ p H) + s, where s is the highest bit of t, p the parity, and G and H lack
-// their highest bit: the lower half of all states from even ones, the upper half from odd ones.
+// The state t is reached from 2 (t ^ s G ^ p H) + s, where s is the highest bit
+// of t, p the parity, and G and H lack their highest bit: the lower half of all
+// states from even ones, the upper half from odd ones.
 template <unsigned vectors>
 KDCODE_LANE void walk_states(const LevelChoices& choices, std::size_t count, std::uint32_t feedback,
                              std::uint32_t forward, float* total, float* bits, std::uint16_t* decisions) {
   constexpr unsigned half = vectors / 2;
   const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   f32x16 totals[vectors], spent[vectors];
-  for (unsigned i = 0; i < vectors; ++i) totals[i] = load<f32x16>(total + 16 * i), spent[i] = load<f32x16>(bits + 16 * i);
+  for (unsigned i = 0; i < vectors; ++i)
+    totals[i] = load<f32x16>(total + 16 * i), spent[i] = load<f32x16>(bits + 16 * i);
   const std::uint32_t upper = feedback & (8 * vectors - 1);
   const std::uint32_t moves[4] = {0, forward, upper, upper ^ forward};
   i32x16 orders[4];
@@ -80,8 +75,8 @@ KDCODE_LANE void walk_states(const LevelChoices& choices, std::size_t count, std
   for (std::size_t at = 0; at < count; ++at) {
     f32x16 from[2][half], bits_from[2][half];
     for (unsigned i = 0; i < half; ++i) {
-      from[0][i] = even(totals[2 * i], totals[2 * i + 1]), from[1][i] = odd(totals[2 * i], totals[2 * i + 1]);
-      bits_from[0][i] = even(spent[2 * i], spent[2 * i + 1]), bits_from[1][i] = odd(spent[2 * i], spent[2 * i + 1]);
+      from[0][i] = evens(totals[2 * i], totals[2 * i + 1]), from[1][i] = odds(totals[2 * i], totals[2 * i + 1]);
+      bits_from[0][i] = evens(spent[2 * i], spent[2 * i + 1]), bits_from[1][i] = odds(spent[2 * i], spent[2 * i + 1]);
     }
     for (unsigned quantizer = 0; quantizer < 2; ++quantizer) {
       const std::size_t choice = 2 * quantizer * choices.stride + at;
@@ -96,8 +91,8 @@ KDCODE_LANE void walk_states(const LevelChoices& choices, std::size_t count, std
         const f32x16 spent1 = permuted(bits_from[quantizer][other], orders[first + 1]) + bits1;
         const i32x16 second = total1 < total0;
         const unsigned to = quantizer * half + i;
-        totals[to] = second ? total1 : total0;
-        spent[to] = second ? spent1 : spent0;
+        totals[to] = select(second, total1, total0);
+        spent[to] = select(second, spent1, spent0);
         decisions[at * vectors + to] = static_cast<std::uint16_t>(lane_mask(second));
       }
     }
@@ -105,8 +100,8 @@ KDCODE_LANE void walk_states(const LevelChoices& choices, std::size_t count, std
   for (unsigned i = 0; i < vectors; ++i) store(total + 16 * i, totals[i]), store(bits + 16 * i, spent[i]);
 }
 
-void walk(LevelChoices choices, std::size_t count, std::uint32_t states, std::uint32_t feedback,
-          std::uint32_t forward, float* total, float* bits, std::uint16_t* decisions) {
+void walk(LevelChoices choices, std::size_t count, std::uint32_t states, std::uint32_t feedback, std::uint32_t forward,
+          float* total, float* bits, std::uint16_t* decisions) {
   switch (states) {
     case 32:
       return walk_states<2>(choices, count, feedback, forward, total, bits, decisions);

@@ -91,7 +91,9 @@ KDCODE_LANE void dots(const std::int8_t* numbers, std::size_t quads, const Expan
     for (std::size_t r = 0; r < rows_at_once; ++r) {
       std::int32_t halves[32];
       __builtin_memcpy(halves, found[r], sizeof halves);
-      for (int i = 0; i < 16; ++i) sums[b][r][i] = halves[2 * i] + halves[2 * i + 1];
+      std::int32_t whole[16];
+      for (int i = 0; i < 16; ++i) whole[i] = halves[2 * i] + halves[2 * i + 1];
+      sums[b][r] = load<i32x16>(whole);
     }
   }
 #else

@@ -81,3 +81,69 @@ TEST(lanes_are_gathered_and_converted) {
     CHECK(found[i] == product + -1.7f);
   }
 }
+
+TEST(lanes_become_wider_and_narrower) {
+  std::uint8_t bytes[16];
+  std::int32_t numbers[16];
+  for (int i = 0; i < 16; ++i) {
+    bytes[i] = static_cast<std::uint8_t>(i * 17);
+    numbers[i] = i * 5000 - 40000;
+  }
+  std::uint16_t shorts[16];
+  std::uint32_t ints[16];
+  float floats[16];
+  KDCODE_CHOSEN(lanes_kernels).from_bytes(bytes, shorts, ints, floats);
+  for (int i = 0; i < 16; ++i) CHECK(shorts[i] == bytes[i] && ints[i] == bytes[i] && floats[i] == bytes[i]);
+  std::int8_t narrow[16];
+  std::int16_t middle[16];
+  KDCODE_CHOSEN(lanes_kernels).to_bytes(numbers, narrow, middle);
+  for (int i = 0; i < 16; ++i) {
+    CHECK(narrow[i] == static_cast<std::int8_t>(numbers[i]) && middle[i] == static_cast<std::int16_t>(numbers[i]));
+  }
+}
+
+TEST(lanes_are_compared_and_selected) {
+  std::int32_t numbers[16], clamped[16];
+  for (int i = 0; i < 16; ++i) numbers[i] = (i * 7) % 16 - 8;
+  std::uint32_t small = 0;
+  const std::uint32_t found = KDCODE_CHOSEN(lanes_kernels).clamp(numbers, -3, 5, clamped);
+  for (int i = 0; i < 16; ++i) {
+    small |= numbers[i] < -3 ? 1u << i : 0u;
+    CHECK(clamped[i] == (numbers[i] < -3 ? -3 : numbers[i] > 5 ? 5 : numbers[i]));
+  }
+  CHECK(found == small);
+}
+
+TEST(lanes_are_taken_apart_and_shifted) {
+  std::int32_t a[16], b[16], even[16], odd[16];
+  std::uint32_t numbers[16], shifted[16];
+  for (int i = 0; i < 16; ++i) {
+    a[i] = i;
+    b[i] = 16 + i;
+    numbers[i] = 2654435761u * static_cast<unsigned>(i + 1);
+  }
+  KDCODE_CHOSEN(lanes_kernels).interleave(a, b, even, odd);
+  KDCODE_CHOSEN(lanes_kernels).shift(numbers, shifted);
+  for (int i = 0; i < 16; ++i) {
+    CHECK(even[i] == 2 * i && odd[i] == 2 * i + 1);
+    const int from = i == 5 ? 6 : i;
+    CHECK(shifted[i] == numbers[from] << from >> 3);
+  }
+}
+
+TEST(bytes_are_looked_up_and_shuffled) {
+  std::uint32_t table[16], index[16], found[16];
+  std::uint8_t bytes[19];
+  for (unsigned i = 0; i < 19; ++i) bytes[i] = static_cast<std::uint8_t>(i * 13 + 5);
+  for (unsigned i = 0; i < 16; ++i) {
+    table[i] = (i & 3) | (i * 7 & 3) << 8 | (i / 4 & 3) << 16 | (3 - (i & 3)) << 24;
+    index[i] = i * 11 % 16;
+  }
+  KDCODE_CHOSEN(lanes_kernels).look_up(table, index, bytes, found);
+  for (unsigned i = 0; i < 16; ++i) {
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      const std::uint32_t from = table[index[i]] >> (8 * byte) & 255;
+      CHECK((found[i] >> (8 * byte) & 255) == bytes[index[i] + from]);
+    }
+  }
+}
