@@ -284,34 +284,6 @@ class Codec(RowForms, ABC):
     def _rows_at_once(self, beam: int) -> int:
         """Rows that a search works on at a time."""
 
-    @cached_property
-    def inverse_basis(self) -> DoubleArray:
-        """(d, inner_dim): vectors times it are the coordinates that codewords add up to, where the basis is square.
-
-        A learned rotation is inverted by its transpose, but for rounding. A basis that was fitted to hidden states is
-        not: see `kdcode.nn.compress_embeddings(calibrate=...)`.
-        """
-        basis = np.asarray(self.basis, dtype=np.float64)
-        try:
-            return np.asarray(np.linalg.inv(basis))
-        except np.linalg.LinAlgError:
-            return np.asarray(np.linalg.pinv(basis))
-
-    @cached_property
-    def reduced_basis(self) -> tuple[DoubleArray, FloatArray]:
-        """(d, k) directions and the (inner_dim, k) basis in them, both in the same unit; k is the smaller of both dims.
-
-        A basis keeps no distances. With B = L Qᵀ, those between x B and a vector v are those between x L and v Q, but
-        for what no x B reaches: so a search of codes need not work with d numbers where inner_dim are fewer.
-        """
-        directions, lower = np.linalg.qr(np.asarray(self.basis, dtype=np.float64).T)
-        unit = max(float(np.abs(lower).max()), float(np.finfo(np.float32).tiny))
-        return directions / unit, np.asarray(lower.T / unit, dtype=np.float32)
-
-    def reduced(self, vectors: FloatArray) -> FloatArray:
-        """(n, d) vectors in the (n, k) coordinates of `reduced_basis`."""
-        return within_reach(vectors @ self.reduced_basis[0])
-
     def _sum_of_largest(self, name: str) -> float:
         """The largest numbers of each leading index of a weight, added up."""
         return float(self._quantized(name).largest.sum(dtype=np.float64))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.arrays import FloatArray, IntArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray
+from kdcode.codec.beam_search import within_reach
 from kdcode.codec.codec import CodeArray, Codec
 from kdcode.codec.codeword_rows import CodewordRows
 from kdcode.codec.row_scales import length_ratios, nearest_level
@@ -55,9 +57,38 @@ class CodewordCodec(Codec):
         levels = nearest_level(length_ratios(wanted, self._in_units.compose(codes)), self.stored["scale_levels"])
         return np.concatenate([codes, levels[:, None]], axis=1)
 
+    @cached_property
+    def inverse_basis(self) -> DoubleArray:
+        """(d, inner_dim): vectors times it are the coordinates that codewords add up to, where the basis is square.
+
+        A learned rotation is inverted by its transpose, but for rounding. A basis that was fitted to hidden states is
+        not: see `kdcode.nn.compress_embeddings(calibrate=...)`.
+        """
+        basis = np.asarray(self.basis, dtype=np.float64)
+        try:
+            return np.asarray(np.linalg.inv(basis))
+        except np.linalg.LinAlgError:
+            return np.asarray(np.linalg.pinv(basis))
+
+    @cached_property
+    def reduced_basis(self) -> tuple[DoubleArray, FloatArray]:
+        """(d, k) directions and the (inner_dim, k) basis in them, both in the same unit; k is the smaller of both dims.
+
+        A basis keeps no distances. With B = L Qᵀ, those between x B and a vector v are those between x L and v Q, but
+        for what no x B reaches: so a search of codes need not work with d numbers where inner_dim are fewer.
+        """
+        directions, lower = np.linalg.qr(np.asarray(self.basis, dtype=np.float64).T)
+        unit = max(float(np.abs(lower).max()), float(np.finfo(np.float32).tiny))
+        return directions / unit, np.asarray(lower.T / unit, dtype=np.float32)
+
+    def reduced(self, vectors: FloatArray) -> FloatArray:
+        """(n, d) vectors in the (n, k) coordinates of `reduced_basis`."""
+        return within_reach(vectors @ self.reduced_basis[0])
+
 
 def _as_rows(codes: IntArray) -> tuple[npt.NDArray[Any], int]:
     """Integers as the rows of bytes that they lie in, and the bits of each."""
     if codes.dtype.kind != "u" or codes.itemsize > 4:
         codes = codes.astype(np.uint32)
-    return np.ascontiguousarray(codes).view(np.uint8).reshape(len(codes), -1), 8 * codes.itemsize
+    width = codes.shape[1] * codes.itemsize
+    return np.ascontiguousarray(codes).view(np.uint8).reshape(len(codes), width), 8 * codes.itemsize

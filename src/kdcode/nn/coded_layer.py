@@ -206,7 +206,8 @@ class CodedLayer(EmbeddingLayer):
         """The (N, d) vectors, decoded where they are not those of the tensors that are there now."""
         own = tensors_of(self, self._modules["codec"])
         table = self._buffers["expanded"]
-        if table is None or self._expanded_from is None or not self._expanded_from.are(own):
+        seen = self._expanded_from
+        if table is None or seen is None or len(table) != self.num_embeddings or not seen.are(own):
             table = self.expanded = self.weight
             self._expanded_from = TensorsSeen(own, places_of(self), values=True)
         return table

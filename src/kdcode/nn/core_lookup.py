@@ -67,7 +67,7 @@ class CoreLookup:
             if rows is None and layer.numpy_rows is None:
                 return None
             vectors = _one_vector(rows, layer, ids) if ids.numel() == 1 and rows is not None else None
-            picked: Rows = ids.numpy().reshape(-1) if vectors is None else _NO_ROWS
+            picked: Rows = ids.contiguous().numpy().reshape(-1) if vectors is None else _NO_ROWS
         except RuntimeError:  # inside of torch.func.vmap and the like, tensors have no numbers of their own
             return None
         found = torch.from_numpy(_decoded(rows, layer, picked) if vectors is None else vectors)
