@@ -268,7 +268,8 @@ void bind_encode(HeldTransform& held, const Matrix<float>& coordinates, const Ma
     std::uint32_t* rest = others.data() + 3 * i;
     rest[0] = static_cast<std::uint32_t>(found.own);
     rest[1] = static_cast<std::uint32_t>(found.sides);  // 2^32 - 1 where nothing fits
-    rest[2] = found.above >> (most_sides - std::min<unsigned>(most_sides, static_cast<unsigned>(std::max(0, found.sides))));
+    rest[2] =
+        found.above >> (most_sides - std::min<unsigned>(most_sides, static_cast<unsigned>(std::max(0, found.sides))));
   }
 }
 
@@ -291,9 +292,10 @@ void bind_write(const HeldTransform& held, const Matrix<std::int32_t>& multiples
     }
     std::uint8_t* to = bytes.data() + i * levels.longest();
     std::fill_n(to, levels.longest(), std::uint8_t{0});
-    room.data()[i] = levels.is_lawful(multiples.data() + i * width)
-                         ? levels.write(multiples.data() + i * width, own, rest[0], rest[2] << (most_sides - rest[1]), to)
-                         : std::numeric_limits<std::int32_t>::min();
+    room.data()[i] =
+        levels.is_lawful(multiples.data() + i * width)
+            ? levels.write(multiples.data() + i * width, own, rest[0], rest[2] << (most_sides - rest[1]), to)
+            : std::numeric_limits<std::int32_t>::min();
   }
 }
 
@@ -332,10 +334,13 @@ void bind_transform(nb::module_& module) {
            nb::arg("classes"), nb::arg("starts"), nb::arg("breaks"), nb::arg("good"), nb::arg("file_starts"))
       .def("copy", bind_copy, nb::arg("numbers"), nb::arg("copies"), nb::arg("done"),
            "Write rows with their place and class. How many are done, and which bytes have to be checked first.")
-      .def("check", [](const HeldBlocks& self) {
-        const char* reason = nullptr;
-        if (!self.finder->check(&reason)) refuse("StorageError", reason);
-      }, "Refuse rows whose blocks do not begin where those before them end; all bytes must have been checked.");
+      .def(
+          "check",
+          [](const HeldBlocks& self) {
+            const char* reason = nullptr;
+            if (!self.finder->check(&reason)) refuse("StorageError", reason);
+          },
+          "Refuse rows whose blocks do not begin where those before them end; all bytes must have been checked.");
   nb::class_<HeldTransform>(module, "Transform", "A transform codec.")
       .def("__init__", make_transform, nb::arg("dim"), nb::arg("rows_per_block"), nb::arg("states"), nb::arg("signs"),
            nb::arg("group_sizes"), nb::arg("group_contexts"), nb::arg("lengths"), nb::arg("class_contexts"),

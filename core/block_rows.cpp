@@ -33,7 +33,8 @@ bool RowFinder::is_valid(const char** reason) const {
   if (rows_.rows == 0 || rows_.rows_per_block < 1 || rows_.rows_per_block > 64 || classes_ < 1) return false;
   const auto& breaks = rows_.breaks;
   *reason = "row_breaks: expected rows and slots that rise, the first of row 0, and a row in every block";
-  if (breaks.size() % 2 != 0 || (!breaks.empty() && (breaks[0] != 0 || breaks[1] >= rows_.rows_per_block))) return false;
+  if (breaks.size() % 2 != 0 || (!breaks.empty() && (breaks[0] != 0 || breaks[1] >= rows_.rows_per_block)))
+    return false;
   for (std::size_t i = 2; i < breaks.size(); i += 2) {
     const std::uint64_t risen = breaks[i] - breaks[i - 2], last = breaks[i - 1] + risen - 1;
     if (breaks[i] <= breaks[i - 2] || breaks[i] >= rows_.rows || breaks[i + 1] <= last || breaks[i + 1] >> 56 != 0 ||

@@ -1,8 +1,8 @@
 // Rows of entropy-coded blocks: where each lies, in memory or in a mapped file.
 //
-// Blocks lie one after another, and have one of a few lengths. With several, each block has a class, packed in a few bits,
-// and the place of every 256th block is stored. A row is a place in a block; where rows were chosen or appended, breaks
-// say which slots they have.
+// Blocks lie one after another, and have one of a few lengths. With several, each block has a class, packed in a few
+// bits, and the place of every 256th block is stored. A row is a place in a block; where rows were chosen or appended,
+// breaks say which slots they have.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct FileBytes {
 };
 
 struct BlockRows {
-  FileBytes codes, classes, starts;  // classes and starts are empty where all blocks have one length
+  FileBytes codes, classes, starts;    // classes and starts are empty where all blocks have one length
   const std::uint8_t* good = nullptr;  // null where nothing has to be checked
   std::size_t good_count = 0;
   std::size_t rows = 0, rows_per_block = 1;
@@ -63,8 +63,8 @@ class RowFinder {
   BlockRows rows_;
   std::size_t blocks_ = 0, classes_;
   unsigned bits_;
-  std::vector<std::uint64_t> lengths_;      // by class; far too long for one that there is not
-  std::vector<std::uint64_t> both_;         // of two classes of 4 bits, by the byte that they make
+  std::vector<std::uint64_t> lengths_;  // by class; far too long for one that there is not
+  std::vector<std::uint64_t> both_;     // of two classes of 4 bits, by the byte that they make
 };
 
 }  // namespace kdcode

@@ -39,7 +39,8 @@ void unpack_row(const CodeRows& rows, std::size_t length, std::size_t row, std::
   } else if (rows.position_bits == 4) {
     for (std::size_t i = 0; i < length; ++i) codes[i] = bytes[i / 2] >> (4 * (i % 2)) & 15u;
   } else {
-    for (std::size_t i = 0; i < length; ++i) codes[i] = value_at(bytes, left, i * rows.position_bits, rows.position_bits);
+    for (std::size_t i = 0; i < length; ++i)
+      codes[i] = value_at(bytes, left, i * rows.position_bits, rows.position_bits);
   }
 }
 
@@ -61,7 +62,8 @@ bool rows_are_valid(const CodeRows& rows, const CodeShape& shape) {
   if (!bits_are_valid(rows.position_bits) || (rows.level_bits != 0) != (shape.levels != 0)) return false;
   if (rows.level_bits != 0 && !bits_are_valid(rows.level_bits)) return false;
   std::size_t bits = 0, bytes = 0;
-  if (!multiply(shape.length, std::size_t{rows.position_bits}, &bits) || !add(bits, std::size_t{rows.level_bits}, &bits))
+  if (!multiply(shape.length, std::size_t{rows.position_bits}, &bits) ||
+      !add(bits, std::size_t{rows.level_bits}, &bits))
     return false;
   if (rows.row_bytes != bits / 8 + (bits % 8 != 0) || !multiply(rows.count, rows.row_bytes, &bytes)) return false;
   if (rows.good == nullptr || bytes == 0) return true;

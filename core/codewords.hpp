@@ -19,12 +19,12 @@ struct Weight {
 
 // The shape of a codec, and its tensors, which may be written to between calls: their values count when they are read.
 struct Codewords {
-  std::size_t size, length, dim;       // K, D and e
+  std::size_t size, length, dim;         // K, D and e
   std::size_t inner_dim, embedding_dim;  // of vectors before and after the basis
-  Weight codebook;                     // (length, size, dim)
-  Weight basis;                        // (inner_dim, embedding_dim); no numbers where there is none
-  const float* levels;                 // of row scales
-  std::size_t level_count;             // 0 where rows have no scales
+  Weight codebook;                       // (length, size, dim)
+  Weight basis;                          // (inner_dim, embedding_dim); no numbers where there is none
+  const float* levels;                   // of row scales
+  std::size_t level_count;               // 0 where rows have no scales
 };
 
 double number_at(const Weight& weight, std::size_t leading, std::size_t place);

@@ -69,7 +69,8 @@ KDCODE_COLUMN Floats numbers_at(const Half* from) {
   return (Floats)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&from->bits)));
 #else
 #if defined(KDCODE_X86)
-  const Ints bits = (Ints)_mm_unpacklo_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)), _mm_setzero_si128());
+  const Ints bits =
+      (Ints)_mm_unpacklo_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)), _mm_setzero_si128());
 #else
   const Ints bits = {from[0].bits, from[1].bits, from[2].bits, from[3].bits};
 #endif

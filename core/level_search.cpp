@@ -100,7 +100,8 @@ void LevelSearch::trace(std::size_t state, const float* coordinates, std::int32_
   const std::size_t vectors = std::max<std::size_t>(1, trellis.states() / 16);
   std::fill_n(multiples, codec_.rows() * codec_.dim(), 0);
   for (std::size_t i = levels; i-- > 0;) {
-    const unsigned parity = trellis.bits == 0 ? decisions_[i] : decisions_[i * vectors + state / 16] >> (state % 16) & 1;
+    const unsigned parity =
+        trellis.bits == 0 ? decisions_[i] : decisions_[i * vectors + state / 16] >> (state % 16) & 1;
     unsigned quantizer = 0;
     if (trellis.bits != 0) {
       quantizer = static_cast<unsigned>(state >> (trellis.bits - 1));
@@ -190,10 +191,11 @@ LevelSearch::Found LevelSearch::find(const float* coordinates, std::size_t used,
     }
   }
   Found found;
-  // Costs are those of single coordinates. The coder rounds them, and a group that has no symbol takes more, so that a few
-  // of thousands of blocks need more than they should: they are searched again, with more room to spare each time.
+  // Costs are those of single coordinates. The coder rounds them, and a group that has no symbol takes more, so that a
+  // few of thousands of blocks need more than they should: they are searched again, with more room to spare each time.
   const float most = 8.0f * static_cast<float>(codec_.longest());
-  for (float margin = 0.05f + 0.0004f * static_cast<float>(sizes_.size()); margin < most; margin += std::max(1.0f, margin)) {
+  for (float margin = 0.05f + 0.0004f * static_cast<float>(sizes_.size()); margin < most;
+       margin += std::max(1.0f, margin)) {
     if (!search(coordinates, trade, taken, margin, allowed, multiples, &found)) break;
     found.above = above(coordinates, multiples);
     found.sides = codec_.write(multiples, numbers, found.own, found.above, bytes);

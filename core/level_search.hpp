@@ -39,9 +39,9 @@ class LevelSearch {
 
   // What a block becomes.
   struct Found {
-    std::size_t own = 0;    // its class
-    int sides = -1;            // how many there is room for; -1: it fits into no class, not even as zeros
-    std::uint32_t above = 0;   // the sides of the first 12 coordinates, the first one highest
+    std::size_t own = 0;      // its class
+    int sides = -1;           // how many there is room for; -1: it fits into no class, not even as zeros
+    std::uint32_t above = 0;  // the sides of the first 12 coordinates, the first one highest
   };
 
   // coordinates: (rows · dim) in steps; those from row `used` on are coded as zeros. numbers: of centroids.
@@ -65,8 +65,8 @@ class LevelSearch {
 
   const LevelCodec& codec_;
   const LevelCosts& costs_;
-  std::vector<float> sizes_;             // of the coordinates of the block that have levels, one row after another
-  std::size_t used_ = 0;                 // how many of them are of rows that there are
+  std::vector<float> sizes_;  // of the coordinates of the block that have levels, one row after another
+  std::size_t used_ = 0;      // how many of them are of rows that there are
   std::vector<float> choice_costs_, choice_bits_, total_, spent_;
   std::vector<std::int32_t> choice_magnitudes_;
   std::vector<std::uint16_t> decisions_;

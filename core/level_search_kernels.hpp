@@ -1,4 +1,5 @@
-// The best levels of a block: what each coordinate may become, and the Viterbi algorithm over the states of the trellis.
+// The best levels of a block: what each coordinate may become, and the Viterbi algorithm over the states of the
+// trellis.
 #pragma once
 
 #include <cstddef>

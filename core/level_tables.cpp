@@ -66,7 +66,8 @@ bool set_marginal(std::span<const std::uint8_t> codes, bool has_signs, Marginal*
   for (std::size_t value = 0; value < values; ++value) found->starts[value + 1] = found->starts[value] + sizes[value];
   found->order.clear();
   for (std::size_t value = 0; value + 1 < values; ++value) {
-    if (sizes[value] != 0 && value <= 2 * (largest_small / 2)) found->order.push_back(static_cast<std::uint16_t>(value));
+    if (sizes[value] != 0 && value <= 2 * (largest_small / 2))
+      found->order.push_back(static_cast<std::uint16_t>(value));
   }
   std::stable_sort(found->order.begin(), found->order.end(),
                    [&](std::uint16_t one, std::uint16_t other) { return sizes[one] > sizes[other]; });

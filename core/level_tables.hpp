@@ -1,10 +1,10 @@
 // How often each level is expected, and the tables of the entropy coder that follow.
 //
 // A context is a class of coordinates of similar spread. It has two marginal tables, one for each quantizer: weights of
-// magnitude 0, of each larger one up to M, and of all beyond ("escape"). A group of 1, 2 or 4 coordinates of one context
-// is one symbol, whose frequency is the product of marginal ones. The most probable tuples share 2^12 slots, the next
-// ones 2^15 behind an escape, and all others are coded coordinate by coordinate behind another. All numbers are whole,
-// so that every machine makes the same tables.
+// magnitude 0, of each larger one up to M, and of all beyond ("escape"). A group of 1, 2 or 4 coordinates of one
+// context is one symbol, whose frequency is the product of marginal ones. The most probable tuples share 2^12 slots,
+// the next ones 2^15 behind an escape, and all others are coded coordinate by coordinate behind another. All numbers
+// are whole, so that every machine makes the same tables.
 #pragma once
 
 #include <array>
@@ -37,10 +37,10 @@ struct Marginal {
 
 // The part of a joint table that only escapes and writers need.
 struct Tail {
-  std::vector<std::uint16_t> starts;   // of each tuple of the tail, then of the escape; the last one ends at tail_total
-  std::vector<std::uint32_t> values;   // of each tuple
-  std::vector<std::uint16_t> places;   // a hash table: 1 + the number of a tuple, those of the main table first
-  std::size_t mains = 0;               // tuples of the main table
+  std::vector<std::uint16_t> starts;  // of each tuple of the tail, then of the escape; the last one ends at tail_total
+  std::vector<std::uint32_t> values;  // of each tuple
+  std::vector<std::uint16_t> places;  // a hash table: 1 + the number of a tuple, those of the main table first
+  std::size_t mains = 0;              // tuples of the main table
 };
 
 // Joint tables of groups of one size and context; `ones` of their coordinates have quantizer 1 and come last.

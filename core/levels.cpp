@@ -148,8 +148,8 @@ struct EscapeReader {
   std::vector<LargeLevel>* large;
   Damage damage[lanes] = {};
 
-  static std::uint32_t read(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
-                            unsigned ones, LaneReaders* readers) {
+  static std::uint32_t read(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context, unsigned ones,
+                            LaneReaders* readers) {
     auto& own = *static_cast<EscapeReader*>(self);
     Reader reader{own.bytes + std::size_t{lane} * own.stride, readers->code[lane], readers->range[lane],
                   readers->place[lane], own.stride - 4};
@@ -202,7 +202,8 @@ std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char
   if (shape.dim < 1 || shape.dim > 1u << 20) return refuse("dim: expected 1 to 1,048,576");
   if (shape.rows < 1 || shape.rows > most_rows) return refuse("rows: expected 1 to 64 in a block");
   if (shape.lengths.empty() || shape.lengths.size() > most_classes) return refuse("lengths: expected 1 to 256");
-  if (shape.class_contexts.size() != shape.lengths.size()) return refuse("class_contexts: expected one for each length");
+  if (shape.class_contexts.size() != shape.lengths.size())
+    return refuse("class_contexts: expected one for each length");
   if (shape.group_sizes.size() != shape.group_contexts.size()) return refuse("groups: expected a context for each");
   if (shape.centroid_frequencies.size() > most_centroids) return refuse("centroids: expected at most 8,192");
   if (!made->tables_.set(shape.magnitudes, shape.weights, shape.has_signs)) {
@@ -214,7 +215,8 @@ std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char
   made->group_sizes_.assign(shape.group_sizes.begin(), shape.group_sizes.end());
   made->group_contexts_.assign(shape.group_contexts.begin(), shape.group_contexts.end());
   for (const std::uint32_t length : made->lengths_) {
-    if (length > 8 * shape.rows * shape.dim + 64) return refuse("lengths: a block takes at most 8 bytes a level and 64");
+    if (length > 8 * shape.rows * shape.dim + 64)
+      return refuse("lengths: a block takes at most 8 bytes a level and 64");
     made->longest_ = std::max(made->longest_, length);
   }
   std::size_t covered = 0;
@@ -314,8 +316,8 @@ float LevelCodec::number_bits(std::size_t number) const {
 }
 
 Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
-                        std::int8_t* levels, std::uint16_t* numbers, Sides* sides,
-                        std::vector<LargeLevel>* large, std::size_t* at) const {
+                        std::int8_t* levels, std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large,
+                        std::size_t* at) const {
   const std::size_t count = blocks.size(), block_levels = std::size_t{plan_.rows} * plan_.width;
   const std::size_t block_numbers = centroids() != 0 ? plan_.rows : 0;
   const std::uint32_t stride = longest_ + zeros_after;
@@ -356,8 +358,8 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
     EscapeReader escapes{&tables_, held.data(), stride, start, some, large, {}};
     const bool whole = some == lanes;
     std::int8_t* to = whole ? levels + start * block_levels : spare.data();
-    KDCODE_CHOSEN(levels_kernels).read(&plan_, held.data(), stride, &readers, to, spare_numbers.data(),
-                                       EscapeReader::read, &escapes);
+    KDCODE_CHOSEN(levels_kernels)
+        .read(&plan_, held.data(), stride, &readers, to, spare_numbers.data(), EscapeReader::read, &escapes);
     if (!whole) std::memcpy(levels + start * block_levels, to, some * block_levels);
     if (block_numbers != 0) {
       std::memcpy(numbers + start * block_numbers, spare_numbers.data(), some * block_numbers * sizeof(std::uint16_t));
@@ -463,8 +465,8 @@ void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* number
       std::size_t found = 0;
       for (std::size_t at = hash_of(tuple); is_small && tail.places[at] != 0; at = (at + 1) % hash_places) {
         const std::size_t number = tail.places[at] - 1u;
-        const std::uint32_t known = number < tail.mains ? plan_.values[(table << 8) + number]
-                                                        : tail.values[number - tail.mains];
+        const std::uint32_t known =
+            number < tail.mains ? plan_.values[(table << 8) + number] : tail.values[number - tail.mains];
         if (known == tuple) {
           found = number + 1;
           break;
@@ -526,8 +528,8 @@ void LevelCodec::count(const std::int32_t* multiples, std::size_t own, std::size
   }
 }
 
-int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own,
-                      std::uint32_t above, std::uint8_t* bytes) const {
+int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own, std::uint32_t above,
+                      std::uint8_t* bytes) const {
   thread_local std::vector<Op> ops;
   thread_local std::vector<std::uint8_t> written;
   list(multiples, numbers, own, &ops);

@@ -1,9 +1,9 @@
 // Levels: blocks of rows to whole multiples of a step and back, by a trellis and an entropy coder.
 //
-// The coder is a range coder (Martin, 1979): a block is a number in [0, 1), every symbol narrows the interval that it may
-// lie in, and a byte enters as soon as it is needed. Codes and ranges have 24 bits, so that the one division of a symbol
-// is one of floats, sixteen at a time. Bytes after the end of a block count as zeros; what is left of its last bytes
-// says of the first coordinates on which side of their level they lie. See docs/format.md.
+// The coder is a range coder (Martin, 1979): a block is a number in [0, 1), every symbol narrows the interval that it
+// may lie in, and a byte enters as soon as it is needed. Codes and ranges have 24 bits, so that the one division of a
+// symbol is one of floats, sixteen at a time. Bytes after the end of a block count as zeros; what is left of its last
+// bytes says of the first coordinates on which side of their level they lie. See docs/format.md.
 #pragma once
 
 #include <cstddef>

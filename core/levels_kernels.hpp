@@ -10,9 +10,9 @@ namespace kdcode {
 
 // What a reader knows of a codec: plain pointers into LevelCodec, whose indices were checked when it was made.
 struct LevelPlan {
-  const std::uint32_t* slots;          // LevelTables
-  const std::uint32_t* values;         // LevelTables
-  const std::uint8_t* group_sizes;     // of a row: 1, 2 or 4 coordinates each
+  const std::uint32_t* slots;       // LevelTables
+  const std::uint32_t* values;      // LevelTables
+  const std::uint8_t* group_sizes;  // of a row: 1, 2 or 4 coordinates each
   const std::uint8_t* group_contexts;
   const std::uint32_t* steps;          // (5, 3, 16): see LevelCodec
   const std::uint16_t* number_slots;   // 2^15 and one more, or null: the centroid at each place
@@ -29,14 +29,14 @@ struct LaneReaders {
   std::int32_t class_context[16];
 };
 
-// Reads on from `code`, `range` and `place` where a group of `lane` was escaped, and gives its tuple. `at` is where it begins
-// among the levels of a block, with the pattern of its quantizers from bit 28 on.
+// Reads on from `code`, `range` and `place` where a group of `lane` was escaped, and gives its tuple. `at` is where it
+// begins among the levels of a block, with the pattern of its quantizers from bit 28 on.
 using ReadEscaped = std::uint32_t (*)(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
                                       unsigned ones, LaneReaders* readers);
 
 struct LevelKernels {
-  // bytes: 16 blocks, `stride` apart, with zeros after each; the last 4 bytes of a stride are never consumed. levels: (16, rows · width) int8.
-  // numbers: (16, rows) of centroids.
+  // bytes: 16 blocks, `stride` apart, with zeros after each; the last 4 bytes of a stride are never consumed. levels:
+  // (16, rows · width) int8. numbers: (16, rows) of centroids.
   void (*read)(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneReaders* readers,
                std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped, void* self);
 };

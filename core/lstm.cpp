@@ -43,8 +43,8 @@ void Lstm::compose(const std::uint32_t* codes, std::size_t rows, float* scratch,
     // The codewords of one position alone, as a sum of one.
     const Block block{position, position + 1, 0, dim};
     KDCODE_CHOSEN(sums_kernels)
-        .add({own.codebook.numbers, own.codebook.number, codebook_scales(), nullptr, &block, 1, own.length, own.size, dim, codes,
-              rows, dim, words});
+        .add({own.codebook.numbers, own.codebook.number, codebook_scales(), nullptr, &block, 1, own.length, own.size,
+              dim, codes, rows, dim, words});
     KDCODE_CHOSEN(sums_kernels).multiply({hidden, matrix, Number::float32, rows, dim, 4 * dim, products});
     KDCODE_CHOSEN(lstm_kernels).gates({products, words, bias, rows, dim, hidden, memory, coordinates});
   }

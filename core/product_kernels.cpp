@@ -45,7 +45,8 @@ template <std::size_t rows_at_once, std::size_t blocks_at_once>
 KDCODE_LANE void dots(const std::int8_t* numbers, std::size_t quads, const ExpandedRow* rows,
                       i32x16 (*sums)[rows_at_once]) {
 #if defined(__AVX512VNNI__)
-  // The instruction multiplies unsigned with signed bytes, so 128 is added to each number of the matrix; see level_sums.
+  // The instruction multiplies unsigned with signed bytes, so 128 is added to each number of the matrix; see
+  // level_sums.
   __m512i found[blocks_at_once][rows_at_once];
   for (std::size_t b = 0; b < blocks_at_once; ++b) {
     for (std::size_t r = 0; r < rows_at_once; ++r) found[b][r] = _mm512_setzero_si512();

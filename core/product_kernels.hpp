@@ -14,8 +14,8 @@ struct ExpandedRow {
   const float* base;          // (d) what is added: the mean, or a centroid
   float* vector;              // (d) written to
   float step;
-  unsigned sides;       // how many of the first coordinates lie above or below their levels
-  float weights[12];    // by how much, in the unit of vectors
+  unsigned sides;     // how many of the first coordinates lie above or below their levels
+  float weights[12];  // by how much, in the unit of vectors
 };
 
 // The matrix of a rotation in int8. Blocks of 16 rows: (blocks, quads, 16, 4); rows beyond d are zeros.
@@ -28,7 +28,8 @@ struct ExpandMatrix {
 
 struct ProductKernels {
   // (n, m) products of (n, k) rows and a (k, m) matrix; each is a sum over k from first to last.
-  void (*multiply)(const float* rows, std::size_t n, std::size_t k, const float* matrix, std::size_t m, float* products);
+  void (*multiply)(const float* rows, std::size_t n, std::size_t k, const float* matrix, std::size_t m,
+                   float* products);
   // Vectors of rows of levels: scale · step · (matrix · levels) + weights · columns + base.
   void (*expand)(const ExpandMatrix* matrix, const ExpandedRow* rows, std::size_t n);
 };

@@ -44,7 +44,8 @@ void keep(const Scan& scan, std::size_t query, const float* sums, std::size_t fi
 bool has_room(const Scan& scan, std::size_t rows) {
   for (std::size_t query = 0; query < scan.queries; ++query) {
     const std::int64_t count = scan.counts[query];
-    if (count < 0 || static_cast<std::uint64_t>(count) > scan.room || scan.room - static_cast<std::size_t>(count) < rows)
+    if (count < 0 || static_cast<std::uint64_t>(count) > scan.room ||
+        scan.room - static_cast<std::size_t>(count) < rows)
       return false;
   }
   return true;

@@ -74,8 +74,8 @@ void Sums::compose(const std::uint32_t* codes, std::size_t rows, float*, float* 
   const Codewords& own = codewords();
   const std::int16_t* multipliers = are_multiples() ? multipliers_.data() : nullptr;
   KDCODE_CHOSEN(sums_kernels)
-      .add({own.codebook.numbers, own.codebook.number, codebook_scales(), multipliers, blocks_.data(), blocks_.size(), own.length,
-            own.size, own.dim, codes, rows, own.inner_dim, coordinates});
+      .add({own.codebook.numbers, own.codebook.number, codebook_scales(), multipliers, blocks_.data(), blocks_.size(),
+            own.length, own.size, own.dim, codes, rows, own.inner_dim, coordinates});
 }
 
 bool Sums::compose_wide(const std::uint32_t* codes, double* coordinates) const {

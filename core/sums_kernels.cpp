@@ -176,11 +176,13 @@ void multiply_narrow(const ProductJob& job) {
 template <class Word>
 void multiply_rows(const ProductJob& job) {
   if (job.width < lanes) return multiply_narrow<Word>(job);
-  in_columns<tile_vectors, lanes>(job.width, [&]<std::size_t vectors>(std::size_t column) __attribute__((always_inline)) {
-    std::size_t row = 0;
-    for (; job.rows - row >= tile_rows; row += tile_rows) multiply_tile<tile_rows, vectors, Word>(job, row, column);
-    for (; row < job.rows; ++row) multiply_tile<1, vectors, Word>(job, row, column);
-  });
+  in_columns<tile_vectors, lanes>(job.width,
+                                  [&]<std::size_t vectors>(std::size_t column) __attribute__((always_inline)) {
+                                    std::size_t row = 0;
+                                    for (; job.rows - row >= tile_rows; row += tile_rows)
+                                      multiply_tile<tile_rows, vectors, Word>(job, row, column);
+                                    for (; row < job.rows; ++row) multiply_tile<1, vectors, Word>(job, row, column);
+                                  });
 }
 
 void multiply(const ProductJob& job) {

@@ -12,21 +12,21 @@ enum class Number : std::uint8_t { float32, float16, int8 };
 
 // Some positions of a code, whose codewords add up to some columns.
 struct Block {
-  std::size_t first, last;  // positions
+  std::size_t first, last;   // positions
   std::size_t start, width;  // columns
 };
 
 struct SumsJob {
   const void* words;  // (length, size, dim) stored numbers
   Number number;
-  const float* scales;               // (length,) of the codewords of each position
-  const std::int16_t* multipliers;   // (length,) see Sums; null where codewords are added up as floats
-  const Block* blocks;               // in order
-  std::size_t groups;                // how many
-  std::size_t length, size, dim;     // D, K and e
-  const std::uint32_t* codes;        // (rows, length + 1)
-  std::size_t rows, width;           // width of a row of `out`
-  float* out;                        // (rows, width)
+  const float* scales;              // (length,) of the codewords of each position
+  const std::int16_t* multipliers;  // (length,) see Sums; null where codewords are added up as floats
+  const Block* blocks;              // in order
+  std::size_t groups;               // how many
+  std::size_t length, size, dim;    // D, K and e
+  const std::uint32_t* codes;       // (rows, length + 1)
+  std::size_t rows, width;          // width of a row of `out`
+  float* out;                       // (rows, width)
 };
 
 struct ProductJob {

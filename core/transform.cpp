@@ -192,8 +192,8 @@ std::size_t Transform::read_chunk(const RowFinder& rows, std::span<const std::in
   chunk->levels.resize(std::max(chunk->levels.size(), chunk->count * block_levels));
   chunk->centroids.resize(std::max(chunk->centroids.size(), chunk->count * levels_->rows()));
   std::size_t bad = 0;
-  const Damage damage = levels_->read({chunk->blocks, chunk->count}, {chunk->classes, chunk->count}, chunk->levels.data(),
-                                      chunk->centroids.data(), chunk->sides, &chunk->large, &bad);
+  const Damage damage = levels_->read({chunk->blocks, chunk->count}, {chunk->classes, chunk->count},
+                                      chunk->levels.data(), chunk->centroids.data(), chunk->sides, &chunk->large, &bad);
   if (damage == Damage::none) return end;
   for (std::size_t i = chunk->found; i-- > 0;) end = chunk->wanted[i].block == bad ? chunk->wanted[i].at : end;
   *trouble = {RowTrouble::none, damage, end, 0, 0};
@@ -214,8 +214,8 @@ std::size_t Transform::decode(const RowFinder& rows, std::span<const std::int64_
     for (std::size_t i = 0; i < chunk.found; ++i) {
       const auto [at, block, place] = chunk.wanted[i];
       const std::size_t number = levels_->centroids() != 0 ? chunk.centroids[block * in_block + place] : 0;
-      expanded[i] = row_of(chunk.levels.data() + (block * in_block + place) * width, sides_at(chunk.sides[block], place),
-                           chunk.classes[block], number, vectors + at * dim());
+      expanded[i] = row_of(chunk.levels.data() + (block * in_block + place) * width,
+                           sides_at(chunk.sides[block], place), chunk.classes[block], number, vectors + at * dim());
     }
     finish({expanded, chunk.found});
     for (const LargeLevel& level : chunk.large) {
@@ -311,7 +311,8 @@ void Transform::nearest(std::size_t n, const float* coordinates, float trade, st
   for (std::size_t i = 0; i < count; ++i) taken[i] = own_[i] + trade * levels_->number_bits(i);
   for (std::size_t start = 0; start < n; start += rows_at_once) {
     const std::size_t some = std::min(rows_at_once, n - start);
-    KDCODE_CHOSEN(product_kernels).multiply(coordinates + start * d, some, d, by_coordinate_.data(), count, scores.data());
+    KDCODE_CHOSEN(product_kernels)
+        .multiply(coordinates + start * d, some, d, by_coordinate_.data(), count, scores.data());
     for (std::size_t i = 0; i < some; ++i) {
       const float* own = scores.data() + i * count;
       std::size_t best = 0;

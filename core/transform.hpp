@@ -17,14 +17,14 @@ namespace kdcode {
 
 // What a codec has beside its levels; arrays as docs/format.md has them. Copied.
 struct TransformShape {
-  std::span<const float> mean;                // (d)
-  std::span<const float> steps;               // of a block, by class
-  std::span<const float> sides;               // (at most 12) how far from their level the first coordinates lie, in steps
-  std::span<const std::int8_t> matrix;        // (d, d) of the rotation, row by row; empty: none
-  std::span<const float> matrix_scales;       // (d) of its rows
-  std::span<const float> rotation;            // (d, d) the same as it was before it was rounded, for writers
-  std::span<const float> centroids;           // (P, d) in rotated coordinates, in units
-  float unit = 1;                             // the step of rows that count as usual; coordinates are multiples of it
+  std::span<const float> mean;           // (d)
+  std::span<const float> steps;          // of a block, by class
+  std::span<const float> sides;          // (at most 12) how far from their level the first coordinates lie, in steps
+  std::span<const std::int8_t> matrix;   // (d, d) of the rotation, row by row; empty: none
+  std::span<const float> matrix_scales;  // (d) of its rows
+  std::span<const float> rotation;       // (d, d) the same as it was before it was rounded, for writers
+  std::span<const float> centroids;      // (P, d) in rotated coordinates, in units
+  float unit = 1;                        // the step of rows that count as usual; coordinates are multiples of it
 };
 
 // Why rows were not decoded, and at which of them that was.
@@ -81,7 +81,7 @@ class Transform {
   std::vector<float> mean_, steps_, sides_;
   std::vector<float> scales_, columns_, rotation_, back_;  // of the matrix; what writers and the rest need of it
   std::vector<float> centroids_, by_coordinate_, own_;     // in units; and -2 times them, transposed; and their squares
-  std::vector<std::int8_t> matrix_;  // as ExpandMatrix has it
+  std::vector<std::int8_t> matrix_;                        // as ExpandMatrix has it
   ExpandMatrix expand_{};
   mutable std::unique_ptr<std::atomic<const float*>[]> bases_;
   mutable std::vector<std::unique_ptr<float[]>> own_bases_;

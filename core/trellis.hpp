@@ -1,10 +1,11 @@
 // The trellis of dependent quantization: which of two quantizers a coordinate has.
 //
 // Quantizer 0 has the even multiples of the step, quantizer 1 the odd ones and zero. Magnitude k of quantizer q stands
-// for the multiple 2k - q, with a sign, and 0 for k = 0. A state machine reads the parities of the magnitudes; the lowest
-// bit of its state is the quantizer of the next coordinate. All machines here let a parity enter at bit 3 or above, so
-// that the quantizers of four coordinates in a row, a quad, follow from the state alone: a quad is one symbol of the
-// entropy coder, or two, or four. They were found by search; on Gaussian rows they lose no more than Ungerboeck's.
+// for the multiple 2k - q, with a sign, and 0 for k = 0. A state machine reads the parities of the magnitudes; the
+// lowest bit of its state is the quantizer of the next coordinate. All machines here let a parity enter at bit 3 or
+// above, so that the quantizers of four coordinates in a row, a quad, follow from the state alone: a quad is one symbol
+// of the entropy coder, or two, or four. They were found by search; on Gaussian rows they lose no more than
+// Ungerboeck's.
 #pragma once
 
 #include <array>

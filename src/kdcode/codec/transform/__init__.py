@@ -16,4 +16,13 @@ from kdcode.codec.transform.level_tables import LevelTables, fitted_tables
 from kdcode.codec.transform.rows import BlockRows
 from kdcode.codec.transform.spec import TransformSpec
 
-__all__ = ["BlockRows", "EncodedBlocks", "LevelTables", "Transform", "TransformRowDecoder", "TransformSpec", "fitted_tables", "signed"]
+__all__ = [
+    "BlockRows",
+    "EncodedBlocks",
+    "LevelTables",
+    "Transform",
+    "TransformRowDecoder",
+    "TransformSpec",
+    "fitted_tables",
+    "signed",
+]

@@ -334,7 +334,9 @@ class Transform(Codec):
     def packed_rows(self, encoded: EncodedBlocks) -> npt.NDArray[np.uint8]:
         """The (n, row bytes) packed rows of blocks."""
         spec = self.spec
-        classes = encoded.others[:, :1].astype(np.uint8) if spec.classes > 1 else np.empty((len(encoded.others), 0), np.uint8)
+        classes = (
+            encoded.others[:, :1].astype(np.uint8) if spec.classes > 1 else np.empty((len(encoded.others), 0), np.uint8)
+        )
         blocks = np.concatenate([classes, encoded.packed], axis=1)
         if spec.rows_per_block == 1:
             return blocks
