@@ -35,13 +35,10 @@ else:
     torch.set_warn_always(True)  # not once a process: pytest makes errors of warnings
 
 try:
-    import pytest
-
-    from kdcode import compiled
+    import pytest  # noqa: F401
 except ImportError:  # the examples of pages are run with this file too
     pass
 else:
-    compiled.use(compiled.ALWAYS)  # which code is used must not depend on the tests before
 
     def pytest_terminal_summary(terminalreporter):
         """Say it in a line of its own where tests were skipped because there is no browser."""
@@ -51,11 +48,3 @@ else:
         if skipped:
             why = skipped[0].longrepr[2].removeprefix("Skipped: ")
             terminalreporter.write_line(f"SKIPPED {len(skipped)} tests: {why}", yellow=True)
-
-    @pytest.fixture(params=["plain", "compiled"])
-    def lookup_path(request):
-        """Runs a test twice: with numpy and torch alone, and with compiled code."""
-        if request.param == "compiled":
-            pytest.importorskip("numba")
-        with compiled.using(compiled.NEVER if request.param == "plain" else compiled.ALWAYS):
-            yield request.param

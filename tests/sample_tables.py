@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from kdcode.codec.transform.reflections import rounded_reflections
 
 from kdcode.codec import Codec, CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.row_scales import fit_levels
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform import fitted_tables
 from kdcode.codec.transform.centroids import rounded_centroids, rounded_frequencies
-from kdcode.codec.transform.reflections import rounded_reflections
 from kdcode.coded import CodedTable
 
 DTYPES = ("float32", "float16", "int8")

@@ -8,6 +8,8 @@ from pathlib import Path
 import kdc_reader
 import numpy as np
 import pytest
+from kdcode.codec.transform.row_index import ROWS_PER_START
+from kdcode.codec.transform.trellis import transitions
 from sample_tables import CODEWORD_NAMES, NAMES, TRANSFORM_NAMES, coded_table, spec_of, words
 
 from kdcode import CodedTable, load, save, storage
@@ -15,7 +17,6 @@ from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.spec import KINDS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS
 from kdcode.codec.transform.centroids import CENTROID_BITS, MAX_CENTROIDS
 from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, SHIFT_UNIT
-from kdcode.codec.transform.row_index import ROWS_PER_START
 from kdcode.codec.transform.spec import (
     MAX_CLASSES,
     MAX_CONTEXTS,
@@ -25,7 +26,6 @@ from kdcode.codec.transform.spec import (
     ROW_BYTES_PER_LEVEL,
     SIDE_UNIT,
 )
-from kdcode.codec.transform.trellis import transitions
 from kdcode.digests import BLOCK_BYTES, DIGEST_BYTES
 from kdcode.safetensors_header import DTYPES
 from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES

@@ -12,8 +12,6 @@ from kdcode import CodedTable, VectorTable
 from kdcode.errors import OptionError, RowError, UnknownSymbolError, UnknownSymbolsError
 from kdcode.symbols import RowNumbers
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 ROWS = 300
 SYMBOLS = words(ROWS)
 CODED = coded_table(rows=ROWS, symbols=SYMBOLS)

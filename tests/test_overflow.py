@@ -11,8 +11,6 @@ from kdcode.codec import CodecSpec, codec_from_tensors, make_codec
 from kdcode.errors import OptionError, StorageError
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 MOST = float(np.finfo(np.float32).max)
 DOWN = 2.0**-40
 

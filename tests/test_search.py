@@ -9,8 +9,6 @@ from kdcode import CodedTable, VectorTable, search
 from kdcode.codec import CodecSpec, CodewordRows, make_codec
 from kdcode.errors import OptionError, UnknownSymbolError, UnknownSymbolsError
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 
 def linear_table(symbols, codes, codebook):
     """A table of one position, whose rows are codewords."""

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -54,6 +55,64 @@ class Scores:
     """What rows are compared with queries by."""
 
     def __init__(self, tables: numpy.typing.NDArray[numpy.float32], slack: numpy.typing.NDArray[numpy.float32], factors: numpy.typing.NDArray[numpy.float32], offsets: numpy.typing.NDArray[numpy.float32]) -> None: ...
+
+class BlockRows:
+    """Rows of entropy-coded blocks, in memory or in a mapped file."""
+
+    def __init__(self, lengths: numpy.typing.NDArray[numpy.uint32], rows: int, rows_per_block: int, codes: numpy.typing.NDArray[numpy.uint8], classes: numpy.typing.NDArray[numpy.uint8], starts: numpy.typing.NDArray[numpy.uint64], breaks: numpy.typing.NDArray[numpy.uint64], good: numpy.typing.NDArray[numpy.uint8], file_starts: Sequence[int]) -> None: ...
+
+    def copy(self, numbers: numpy.typing.NDArray[numpy.int64], copies: numpy.typing.NDArray[numpy.uint8], done: int) -> tuple[int, int, int]:
+        """
+        Write rows with their place and class. How many are done, and which bytes have to be checked first.
+        """
+
+    def check(self) -> None:
+        """
+        Refuse rows whose blocks do not begin where those before them end; all bytes must have been checked.
+        """
+
+class Transform:
+    """A transform codec."""
+
+    def __init__(self, dim: int, rows_per_block: int, states: int, signs: bool, group_sizes: numpy.typing.NDArray[numpy.uint8], group_contexts: numpy.typing.NDArray[numpy.uint8], lengths: numpy.typing.NDArray[numpy.uint32], class_contexts: numpy.typing.NDArray[numpy.int8], magnitudes: numpy.typing.NDArray[numpy.uint16], weights: numpy.typing.NDArray[numpy.uint8], centroid_frequencies: numpy.typing.NDArray[numpy.uint16], mean: numpy.typing.NDArray[numpy.float32], steps: numpy.typing.NDArray[numpy.float32], sides: numpy.typing.NDArray[numpy.float32], matrix: numpy.typing.NDArray[numpy.int8], matrix_scales: numpy.typing.NDArray[numpy.float32], rotation: numpy.typing.NDArray[numpy.float32], centroids: numpy.typing.NDArray[numpy.float32], unit: float) -> None: ...
+
+    def decode(self, rows: BlockRows, numbers: numpy.typing.NDArray[numpy.int64], vectors: numpy.typing.NDArray[numpy.float32], done: int, zero_row: int) -> tuple[int, int, int]:
+        """
+        Write the vectors of rows. How many are done, and which bytes of the file have to be checked first.
+        """
+
+    def read(self, rows: BlockRows, numbers: numpy.typing.NDArray[numpy.int64], multiples: numpy.typing.NDArray[numpy.int32], others: numpy.typing.NDArray[numpy.uint32], done: int) -> tuple[int, int, int]:
+        """
+        Write the codes of rows: multiples, and centroid, class, number of sides, sides.
+        """
+
+    def compose(self, multiples: numpy.typing.NDArray[numpy.int32], others: numpy.typing.NDArray[numpy.uint32], vectors: numpy.typing.NDArray[numpy.float32]) -> None:
+        """Write the vectors of codes."""
+
+    def coordinates(self, vectors: numpy.typing.NDArray[numpy.float32], coordinates: numpy.typing.NDArray[numpy.float32]) -> None:
+        """Write the coordinates of vectors, in units."""
+
+    def nearest(self, coordinates: numpy.typing.NDArray[numpy.float32], trade: float, numbers: numpy.typing.NDArray[numpy.uint16]) -> None:
+        """Write the centroid of each of (n, d) coordinates in units."""
+
+    def encode(self, coordinates: numpy.typing.NDArray[numpy.float32], numbers: numpy.typing.NDArray[numpy.uint16], trades: numpy.typing.NDArray[numpy.float32], allowed: numpy.typing.NDArray[numpy.uint8], used_of_last: int, largest: int, multiples: numpy.typing.NDArray[numpy.int32], others: numpy.typing.NDArray[numpy.uint32], bytes: numpy.typing.NDArray[numpy.uint8]) -> None:
+        """
+        Write the codes and bytes of blocks of coordinates in steps: multiples, and class, number of sides, sides.
+        """
+
+    def write(self, multiples: numpy.typing.NDArray[numpy.int32], numbers: numpy.typing.NDArray[numpy.uint16], others: numpy.typing.NDArray[numpy.uint32], room: numpy.typing.NDArray[numpy.int32], bytes: numpy.typing.NDArray[numpy.uint8]) -> None:
+        """
+        Write the bytes of the codes of blocks, and for how many sides they have room.
+        """
+
+    def count(self, multiples: numpy.typing.NDArray[numpy.int32], others: numpy.typing.NDArray[numpy.uint32], used_of_last: int, counts: numpy.typing.NDArray[numpy.int64]) -> None:
+        """
+        Add how often each magnitude occurs in blocks, by context and quantizer.
+        """
+
+    def level_bits(self, bits: numpy.typing.NDArray[numpy.float32]) -> None:
+        """Write the bits of magnitudes by context and quantizer."""
+
 class FileStamp:
     """
     The size and time of change of an open file, when it was last looked at.

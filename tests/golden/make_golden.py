@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kdcode.codec.transform.reflections import packed_shape, stored_numbers
+from kdcode.codec.transform.row_blocks import BlockCodes
 
 from kdcode import bitpack
 from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
-from kdcode.codec.transform.reflections import packed_shape, stored_numbers
-from kdcode.codec.transform.row_blocks import BlockCodes
 from kdcode.coded import CodedTable
 from kdcode.storage import save
 

@@ -15,8 +15,6 @@ from kdcode.errors import OptionError
 from kdcode.nn import CodedEmbedding, KDEmbedding
 from kdcode.nn.coded_layer import unpack
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 ROWS, DIM = 20, 7
 
 

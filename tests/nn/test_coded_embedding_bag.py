@@ -11,8 +11,6 @@ from torch import nn
 from kdcode.errors import OptionError
 from kdcode.nn import CodedEmbeddingBag
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 ROWS = 20
 MODES = ("sum", "mean", "max")
 

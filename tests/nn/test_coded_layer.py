@@ -18,8 +18,6 @@ import kdcode
 from kdcode.errors import KdcodeError, OptionError, StorageError
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 ROWS, DIM = 20, 7
 RAGGED = [kind for kind in TRANSFORM_NAMES if "plain" not in kind]
 """Kinds whose rows are of several lengths."""

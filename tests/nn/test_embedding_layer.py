@@ -11,8 +11,6 @@ from sample_tables import DTYPES, coded_table
 from kdcode.errors import IdTypeError, KdcodeError, OptionError, RowError
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag, KDEmbedding
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 ROWS = 20
 LAYERS = (CodedEmbedding, CodedEmbeddingBag, KDEmbedding)
 

@@ -189,11 +189,11 @@ def code_shape(coded: CodedTable) -> dict[str, str]:
         mean = coded.packed.nbytes * together / len(coded) if len(coded) else spec.mean_length
         each = f"{mean:.1f} bytes{lengths}" if len(spec.lengths) > 1 else f"{spec.lengths[0]} bytes"
         each += f", for blocks of {together} rows" if together > 1 else ""
-        rotation = f"rotation of {spec.reflections} reflections, {spec.reflection_bits} bits a number"
+        rotation = f"rotation of {spec.reflections} reflections"
         return {
             "code": f"a level for each dimension, {each}",
             "composition": f"transform, {rotation if spec.reflections else 'no rotation'}, {spec.states} states",
-            "tables": f"{spec.frequencies:,} frequencies of levels, in {spec.contexts} contexts",
+            "tables": f"{spec.weights:,} weights of levels, in {spec.contexts} contexts",
             **({"centroids": f"{spec.centroids:,}, {spec.centroid_bits} bits a number"} if spec.centroids else {}),
         }
     scale = f", {spec.scale_bits} bits of scale" if spec.scale_bits else ""

@@ -144,8 +144,7 @@ def _transformed(table: VectorTable, parts: SampleParts, options: CompressOption
     started = time.monotonic()
     spare = _SPARE + _SPARE_OF_FEW / len(parts.kept) ** 0.5
     codec = design_codec(parts.learned(table), rows, options, spare=spare).codec
-    codes = encoded(codec, table.matrix)
-    coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
+    coded = CodedTable(table.packed_symbols, codec.packed_rows(encoded(codec, table.matrix)), codec)
     identity = run_identity(table, options.as_dict(), "codebook")
     add_provenance(coded, compare_tables(table, coded, table.weights), options, identity)
     _tell_unseen(table, parts, coded)

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from kdcode.arrays import FloatArray
-from kdcode.codec import CodewordRows, TransformRowDecoder
+from kdcode.codec import CodewordRows, Transform, TransformRowDecoder
 from kdcode.codec_torch import StoredCodec
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.twin import TensorsSeen
@@ -138,6 +138,7 @@ def _block_decoder(layer: CodedLayer) -> TransformRowDecoder | None:
     if any(not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_inference() for tensor in own):
         return None
     codec = layer.codec.in_numpy()
+    assert isinstance(codec, Transform)  # noqa: S101 - for the type checker
     layout = codec.spec.row_layout(layer.num_embeddings)
     rows = {name: layer.get_buffer(buffer_of(name)).numpy().view(dtype) for name, (dtype, _) in layout.items()}
     return TransformRowDecoder(codec, codec.rows_of_tensors(rows, layer.num_embeddings))

@@ -4,9 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
+from kdcode.codec.transform.blocked_rows import BlockedRows, checked_breaks
 from sample_tables import codes_of, transform_codec
 
-from kdcode.codec.transform.blocked_rows import BlockedRows, checked_breaks
 from kdcode.errors import OptionError, StorageError
 
 ROWS = 41

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kdcode.codec.transform.range_coder import RangeReader, RangeWriter
 from sample_tables import transform_codec
 
 from kdcode import bitpack, compiled
 from kdcode.codec import Transform
 from kdcode.codec.transform.centroids import CENTROID_BITS, Centroids, rounded_centroids, rounded_frequencies
 from kdcode.codec.transform.level_tables import TOTAL
-from kdcode.codec.transform.range_coder import RangeReader, RangeWriter
 from kdcode.errors import OptionError
 
 HAS_NUMBA = pytest.mark.skipif(compiled.kernels(0) is None, reason="numba is not installed")

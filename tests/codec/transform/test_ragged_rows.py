@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kdcode.codec.transform.row_index import index_bytes, index_layout
 from sample_tables import coded_table
 
 from kdcode import bitpack, load, save
 from kdcode.codec.transform import RaggedRows, RaggedWriter
-from kdcode.codec.transform.row_index import index_bytes, index_layout
 from kdcode.coded import CodedTable
 from kdcode.digests import BLOCK_BYTES
 from kdcode.errors import DamagedFileError, OptionError, StorageError

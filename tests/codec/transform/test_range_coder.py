@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kdcode.codec.transform.range_coder import RangeReader, RangeWriter
 
 from kdcode.codec.transform.level_tables import ESCAPE_BITS, LevelTables, fitted_tables
-from kdcode.codec.transform.range_coder import RangeReader, RangeWriter
 from kdcode.errors import StorageError
 
 MOST = 400

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from kdcode.codec.transform.reflections import (
     exact_reflections,
     packed_shape,

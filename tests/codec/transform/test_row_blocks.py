@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from kdcode.codec.transform.row_blocks import BlockCodes, RowBlocks
+from kdcode.codec.transform.trellis import transitions
 from sample_tables import codes_of, transform_codec
 
 from kdcode import compiled
-from kdcode.codec.transform.row_blocks import BlockCodes, RowBlocks
-from kdcode.codec.transform.trellis import transitions
 from kdcode.errors import OptionError
 
 NO_NUMBERS = np.empty((1, 0), np.int64)

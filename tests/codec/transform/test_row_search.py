@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kdcode.codec.transform.row_search import first_places, fitting_rows, margin_of, search_rows
+from kdcode.codec.transform.trellis import unsigned
 from sample_tables import transform_codec
 
 from kdcode import compiled
 from kdcode.codec.transform import row_search
-from kdcode.codec.transform.row_search import first_places, fitting_rows, margin_of, search_rows
-from kdcode.codec.transform.trellis import unsigned
 from kdcode.errors import OptionError
 
 HAS_NUMBA = pytest.mark.skipif(compiled.kernels(0) is None, reason="numba is not installed")

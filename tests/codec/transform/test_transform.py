@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kdcode.codec.transform.trellis import states_before
 from sample_tables import codes_of, transform_codec
 
 from kdcode import compiled
 from kdcode.codec import Transform
-from kdcode.codec.transform.trellis import states_before
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from kdcode.codec.transform.trellis import STATES, parity, signed, states_before, transitions, unsigned
 
 

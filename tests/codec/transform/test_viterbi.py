@@ -4,10 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-
-from kdcode.codec.transform.level_tables import fitted_tables
 from kdcode.codec.transform.trellis import transitions
 from kdcode.codec.transform.viterbi import FAR, LevelCosts, best_paths
+
+from kdcode.codec.transform.level_tables import fitted_tables
 
 MOST = 5
 

@@ -162,8 +162,8 @@ class Transform(Codec):
         magnitudes = self.stored["magnitudes"]
         if 4 * int(magnitudes.max()) >= self.spec.codebook_size:
             raise OptionError(
-                f"magnitudes: multiples up to {2 * int(magnitudes.max())} in a table, K={self.spec.codebook_size} allows "
-                f"{self.spec.codebook_size // 2}"
+                f"magnitudes: multiples up to {2 * int(magnitudes.max())} in a table, but K={self.spec.codebook_size} "
+                f"allows {self.spec.codebook_size // 2}"
             )
         _ = self.tables, self.centroids  # which are checked, too
 
@@ -240,13 +240,6 @@ class Transform(Codec):
             np.ascontiguousarray(centroids),
             self.nominal_step,
         )
-
-    @cached_property
-    def level_contexts(self) -> npt.NDArray[np.int64]:
-        """(classes, d) the context of each coordinate in blocks of a class; that of the last group for those without."""
-        own = np.repeat(self.stored["group_contexts"], self.stored["group_sizes"]).astype(np.int64)
-        padded = np.pad(own, (0, self.spec.embedding_dim - len(own)), mode="edge" if len(own) else "constant")
-        return np.clip(padded + self.stored["class_contexts"][:, None], 0, self.spec.contexts - 1)
 
     @classmethod
     def from_weights(cls, spec: Any, weights: Any) -> Self:  # noqa: ANN401 - not used

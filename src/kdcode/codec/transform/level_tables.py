@@ -74,13 +74,13 @@ class LevelTables:
     @cached_property
     def zero_bits(self) -> DoubleArray:
         """(T,) bits of level 0, of the quantizer where it takes more."""
-        return np.array([-np.log2(share[0]) for share in self.shares]).reshape(-1, 2).max(axis=1)
+        return np.asarray(np.array([-np.log2(share[0]) for share in self.shares]).reshape(-1, 2).max(axis=1))
 
     @cached_property
     def entropies(self) -> DoubleArray:
         """(T,) bits of a level on average, signs included, if both quantizers are as frequent."""
         bits = [float(-(share @ np.log2(share)) + self.signs * share[1:-1].sum()) for share in self.shares]
-        return np.array(bits).reshape(-1, 2).mean(axis=1)
+        return np.asarray(np.array(bits).reshape(-1, 2).mean(axis=1))
 
     def extended(self, other: LevelTables) -> LevelTables:
         """These tables, and those of the contexts that only `other` has."""
@@ -111,4 +111,4 @@ def _weights(counts: DoubleArray, signs: int) -> npt.NDArray[np.uint8]:
     shares = np.concatenate([counts[: last + 1], [counts[last + 1 :].sum() + _RARE]])
     shares[1:-1] /= signs
     octaves = np.log2(np.maximum(shares, _RARE / 4) / shares.max())
-    return np.clip(np.rint(255 + _STEPS_OF_OCTAVE * octaves), 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(np.rint(255 + _STEPS_OF_OCTAVE * octaves), 0, 255), dtype=np.uint8)

@@ -229,16 +229,6 @@ class TransformSpec(CodecSpec):
         index = {name: (dtype, (None, *shape[1:])) for name, (dtype, shape) in index_layout(1, self.classes).items()}
         return {"codes": ("uint8", (None,)), **index, "row_breaks": ("uint64", (None, 2))}
 
-    def row_layout(self, num_embeddings: int) -> dict[str, tuple[str, tuple[int | None, ...]]]:
-        """The type and shape of the stored tensors of N rows, by name; None for what the rows themselves decide."""
-        if self.rows_per_block == 1 and self.classes == 1:
-            return super().row_layout(num_embeddings)
-        if self.rows_per_block == 1:
-            return {"codes": ("uint8", (None,)), **index_layout(num_embeddings, self.classes)}
-        index = {name: (dtype, (None, *shape[1:])) for name, (dtype, shape) in index_layout(1, self.classes).items()}
-        codes = (None, self.block_bytes) if self.classes == 1 else (None,)
-        return {"codes": ("uint8", codes), **index, "row_breaks": ("uint64", (None, 2))}
-
     @property
     def own_bytes(self) -> int:
         """Bytes of everything but rows and symbols."""

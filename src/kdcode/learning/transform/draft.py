@@ -16,7 +16,6 @@ from kdcode.codec.transform.centroids import CENTROID_BITS, Centroids
 from kdcode.learning.transform.rotation import Rotation
 from kdcode.learning.transform.row_lengths import RowKind
 
-
 _BITS_OF_QUAD, _BITS_OF_PAIR = 6.3, 6.5
 """Bits of a symbol on average, at most: its table has 255 tuples, and others take longer to read."""
 _ALIKE = 1
