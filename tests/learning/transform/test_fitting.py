@@ -8,6 +8,7 @@ import pytest
 from kdcode.codec.transform.centroids import Centroids, rounded_centroids, rounded_frequencies
 from kdcode.learning.transform.fitting import Fit, NamedCentroids
 from kdcode.learning.transform.level_statistics import LevelStatistics, counted_sides
+from kdcode.learning.transform.rotation import Rotation
 
 TRADE = 0.45
 
@@ -18,7 +19,7 @@ def sample(rows=1500, dim=24, seed=0):
     return (random.normal(size=(rows, dim)) * np.geomspace(4, 0.25, dim)).astype(np.float32)
 
 
-def fit_of(coordinates, states=8):
+def fit_of(coordinates, states=32):
     return Fit(coordinates, coordinates[:4], states)
 
 
@@ -32,13 +33,13 @@ def test_rows_take_the_bits_that_are_asked_for(bits):
 
 def test_the_error_falls_with_bits_and_with_states():
     coordinates = sample()
-    errors = [fit_of(coordinates, states).natural(bits, TRADE).error for states, bits in ((8, 40.0), (8, 80.0))]
+    errors = [fit_of(coordinates, states).natural(bits, TRADE).error for states, bits in ((32, 40.0), (32, 80.0))]
     assert errors[1] < 0.4 * errors[0]
     found = {}
-    for states in (1, 8, 32):
+    for states in (1, 32, 256):
         outcome = fit_of(coordinates, states).natural(72.0, TRADE)
         found[states] = outcome.error * 2 ** (2 * (outcome.bits - 72) / coordinates.shape[1])
-    assert found[32] < found[8] < 0.9 * found[1]
+    assert found[256] < found[32] < 0.9 * found[1]
 
 
 def test_contexts_are_those_of_a_spread():
@@ -67,24 +68,27 @@ def test_rows_begin_from_a_draft_of_about_as_many_bits(monkeypatch):
     assert again.cost(60.0) < 1.01 * first.cost(60.0)
 
 
-def test_tables_count_levels_and_how_far_coordinates_lie_from_them():
+def test_tables_count_levels():
+    """One coordinate, with one state and one class: levels 0, 1 and 2 where rows lie near 0, 2 and 4."""
     random = np.random.default_rng(0)
-    coordinates = (0.2 + 3.6 * random.random((4000, 1))).astype(np.float32)  # quantizer 0 has 0, 2 and 4 here
-    values = np.where(coordinates < 1, 0, np.where(coordinates < 3, 1, 3))
-    contexts = np.zeros_like(values)
-    tables = LevelStatistics().counted_tables(coordinates, values, contexts, 1, (1, 5)).whole
-    shares = [float((values == value).mean()) for value in (0, 1, 3)]
-    stored = tables.frequencies[: tables.magnitudes[0, 0] + 2].astype(float)
-    assert stored[0] == pytest.approx(shares[0] * (1 << 15), rel=0.05)
-    assert 2 * stored[1] == pytest.approx(shares[1] * (1 << 15), rel=0.05)  # both signs share it
+    coordinates = (0.2 + 3.6 * random.random((4000, 1))).astype(np.float32)
+    draft = replace(Fit(coordinates, coordinates[:4], 1)._first(8.0, 1e-6, (40,)), step=1.0)
+    codec = draft.codec(Rotation({"mean": np.zeros(1, dtype=np.float32)}))
+    blocks = codec.encode_blocks(coordinates)
+    found = LevelStatistics().counted_tables(codec, blocks, 5).whole
+    context = int(codec.stored["group_contexts"][0])
+    shares = [float((np.abs(blocks.multiples) == 2 * level).mean()) for level in (0, 1, 2)]
+    assert found.shares[2 * context][:3] == pytest.approx(shares, rel=0.06)
+
+
+def test_sides_are_how_far_coordinates_lie_from_their_level():
     errors = np.array([[0.5, -0.25], [-0.5, 0.25]], dtype=np.float32)
-    sides = counted_sides(np.tile(errors, (500, 1)), np.tile([[0, 1]], (1000, 1)), 2)
-    assert sides.tolist() == [64, 33]
+    assert counted_sides(np.tile(errors, (500, 1))).tolist() == [64, 32]
 
 
 def test_coordinates_that_lie_on_their_level_stay_there():
     errors = np.array([[0, 0.5], [0, 0.5], [0.5, 0]], dtype=np.float32)
-    sides = counted_sides(np.tile(errors, (500, 1)), np.tile([[0, 1]], (1500, 1)), 2)
+    sides = counted_sides(np.tile(errors, (500, 1)))
     assert sides[0] == 0
     assert sides[1] > 0
 

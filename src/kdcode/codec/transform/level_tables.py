@@ -97,18 +97,43 @@ class LevelTables:
         return LevelTables(self.magnitudes[:count], self.weights[: self.first[2 * min(count, self.count)]], self.signs)
 
 
-def fitted_tables(counts: DoubleArray, *, signs: bool = True) -> LevelTables:
-    """Tables for (T, 2, M + 1) counts of magnitudes; those above the last one that was seen at all are escaped."""
-    found = [_weights(table, 2 if signs else 1) for table in counts.reshape(-1, counts.shape[2])]
+def fitted_tables(counts: DoubleArray, *, stored_bits: float = 0.0, signs: bool = True) -> LevelTables:
+    """Tables for (T, 2, M + 1) counts of magnitudes.
+
+    Magnitudes above the last one that was seen at all are escaped, and so are those that take fewer bits as escapes than
+    a stored weight does: `stored_bits`, in bits of what was counted.
+    """
+    found = [_weights(table, stored_bits, 2 if signs else 1) for table in counts.reshape(-1, counts.shape[2])]
     magnitudes = np.array([len(own) - 2 for own in found], dtype=np.uint16).reshape(counts.shape[:2])
     return LevelTables(magnitudes, np.concatenate(found), signs)
 
 
-def _weights(counts: DoubleArray, signs: int) -> npt.NDArray[np.uint8]:
+def _weights(counts: DoubleArray, stored_bits: float, signs: int) -> npt.NDArray[np.uint8]:
     """Level 0, magnitudes, escape: sixteenths of an octave below the largest, which has 255."""
     seen = np.flatnonzero(counts > _RARE)
     last = min(int(seen[-1]), MAX_MAGNITUDE) if len(seen) else 0
+    if stored_bits:
+        last = _last_worth_storing(counts, last, stored_bits, signs)
     shares = np.concatenate([counts[: last + 1], [counts[last + 1 :].sum() + _RARE]])
     shares[1:-1] /= signs
     octaves = np.log2(np.maximum(shares, _RARE / 4) / shares.max())
     return np.asarray(np.clip(np.rint(255 + _STEPS_OF_OCTAVE * octaves), 0, 255), dtype=np.uint8)
+
+
+def _last_worth_storing(counts: DoubleArray, most: int, stored_bits: float, signs: int) -> int:
+    """The last magnitude that has a weight of its own, with the fewest bits for levels and weights together."""
+    excess = 2 * np.floor(np.log2(2 * np.arange(1, len(counts) + 1))) + 1  # bits of an escape, sign and all
+    own_bits = np.cumsum(_information(counts[: most + 1]))
+    sign_bits = (signs - 1) * (np.cumsum(counts[: most + 1]) - counts[0])
+
+    def bits(last: int) -> float:
+        escaped = counts[last + 1 :]
+        taken = own_bits[last] + sign_bits[last] + _information(escaped.sum()) + excess[: len(escaped)] @ escaped
+        return float(taken + stored_bits * last)
+
+    tried = sorted({most, *(int(most * 2 ** (-power / 2)) for power in range(1, 24))})
+    return min(tried, key=bits)
+
+
+def _information(counts: DoubleArray) -> DoubleArray:
+    return np.asarray(-counts * np.log2(np.maximum(counts, 1e-30)))

@@ -102,7 +102,7 @@ def _begun(sample: TableSample, space: Space, budget: Budget, settings: tuple[in
     budget = replace(budget, most_bits=statistics.bits_of_zeros + (1 - statistics.zeros) * MOST_BITS)
     own = space.nbytes + budget.dim
     natural = fit.natural(budget.bits(own + _TABLE_BYTES, USUAL_CLASSES), trade)
-    return Beginning(space, fit, budget, own + natural.draft.tables.nbytes, natural)
+    return Beginning(space, fit, budget, own + natural.stored.nbytes, natural)
 
 
 def _fit_of(sample: TableSample, space: Space, states: int, budget: Budget, *, signs: bool) -> Fit:
@@ -118,7 +118,7 @@ def _fit_of(sample: TableSample, space: Space, states: int, budget: Budget, *, s
     coordinates, extremes = parts
     weights = sample.rows.left_weights
     zeros = _share_of_zeros(coordinates)
-    statistics = LevelStatistics(zeros=zeros, signs=signs)
+    statistics = LevelStatistics(share=len(coordinates) / budget.blocks, zeros=zeros, signs=signs)
     own = None if weights is None else weights[:: budget.together]
     named = None if space.centroids is None else NamedCentroids(space.centroids.blank(), *numbers)
     return Fit(coordinates, extremes, states, own, statistics, budget.together, named)

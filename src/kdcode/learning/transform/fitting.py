@@ -15,7 +15,7 @@ import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.transform.centroids import Centroids
-from kdcode.codec.transform.level_tables import MAX_CONTEXTS
+from kdcode.codec.transform.level_tables import MAX_CONTEXTS, LevelTables
 from kdcode.codec.transform.spec import MAX_CLASSES, MOST_SIDES
 from kdcode.evaluation.rate_distortion import water_level
 from kdcode.learning.transform.coding import encoded
@@ -26,8 +26,8 @@ from kdcode.learning.transform.row_lengths import with_spare_lengths
 
 _MOST_LEVEL = 16000
 _LEAST_STEP = 1e-9
-_NATURAL_ROUNDS, _CLASS_ROUNDS = 20, 8
-"""How often a sample is coded at most: with all lengths of rows, and with those chosen."""
+_NATURAL_ROUNDS, _CLASS_ROUNDS, _STORED_ROUNDS = 20, 8, 6
+"""How often a sample is coded at most: with all lengths of rows, with those chosen, and with tables as stored."""
 _NATURALLY_CLOSE = 0.015
 """How near to the bits that are asked for, as a share of them, natural rows have to come."""
 _NATURAL_GAIN, _CLASS_GAIN = 0.005, 0.001
@@ -64,6 +64,7 @@ class Outcome:
         slope: by how much the error of all blocks falls with a bit more for each.
         lengths: (n,) bytes of the blocks.
         expected: (n,) bytes that the blocks are expected to take with the step of `draft`.
+        stored: the tables of `draft` with the weights alone that are worth storing.
     """
 
     draft: Draft
@@ -72,6 +73,7 @@ class Outcome:
     slope: float
     lengths: IntArray
     expected: DoubleArray
+    stored: LevelTables
 
     def cost(self, bits: float) -> float:
         """The error that is to be expected if the rows took so many bits."""
@@ -152,7 +154,7 @@ class Fit:
 
     def with_fewer_contexts(self, natural: Outcome, blocks: int) -> Fit | None:
         """The same with contexts that lie farther apart, if the tables of so many blocks cost more than that loses."""
-        bits = 8.0 * natural.draft.tables.nbytes / blocks
+        bits = 8.0 * natural.stored.nbytes / blocks
         now = self.statistics.octaves
         active = float((self.spread > _ACTIVE * natural.draft.step).sum())
         best = min(_OCTAVES, key=lambda octaves: bits * now / octaves + _LOST_PER_SQUARE * octaves**2 * active)
@@ -167,14 +169,31 @@ class Fit:
         lengths = with_spare_lengths(np.concatenate([natural.lengths, needed]), classes, bits / 8)
         if len(lengths) == 1:  # so that bits will not tell any more whether the step is right
             again = self._coded(natural.draft, bits)
-            natural = replace(natural, draft=self.adjusted(again, bits).draft)
-        draft, best, least = self._renewed(natural, lengths), natural, math.inf
+            stored = replace(again.draft, tables=again.stored).with_room_for_zeros()
+            natural = replace(natural, draft=self.adjusted(replace(again, draft=stored), bits).draft)
+        draft = self._renewed(natural, lengths)
+        least = math.inf
         for _ in range(_CLASS_ROUNDS):
             found = self._coded(draft, bits)
+            draft = found.draft
             if found.cost(bits) > (1 - _CLASS_GAIN) * least:
                 break
-            best, least = replace(found, draft=draft), found.cost(bits)
-            draft = found.draft
+            least = found.cost(bits)
+        return self._with_stored_tables(found, bits)
+
+    def _with_stored_tables(self, found: Outcome, bits: float) -> Outcome:
+        """The same with the weights alone that are worth storing, as long as levels that suit these lower the cost.
+
+        While lengths and contexts are found, tables are whole: one that was cut short because few rows had it would
+        make all others avoid it.
+        """
+        best, least = found, math.inf
+        for _ in range(_STORED_ROUNDS):
+            stored = replace(found.draft, tables=found.stored).with_room_for_zeros()
+            found = self._coded(stored, bits)
+            if found.cost(bits) > (1 - _CLASS_GAIN) * least:
+                break
+            best, least = replace(found, draft=stored), found.cost(bits)
         return best
 
     def adjusted(self, found: Outcome, bits: float) -> Outcome:
@@ -294,7 +313,7 @@ class Fit:
         active = (np.abs(scaled) > _ACTIVE).sum(axis=1)
         octaves = float(np.clip((taken - bits) / self._not_zero, -_MOST_OCTAVES, _MOST_OCTAVES))
         step = self._coarse_enough(draft.step * 2.0**octaves)
-        after = replace(self._with_step(draft, step), tables=tables, sides=sides).with_room_for_zeros()
+        after = replace(self._with_step(draft, step), tables=tables.whole, sides=sides).with_room_for_zeros()
         expected = np.maximum(lengths - active * octaves / 8, 0)
         slope = draft.trade * draft.step**2 * len(scaled)
-        return Outcome(after, taken, self.weighted(errors), slope, lengths, expected)
+        return Outcome(after, taken, self.weighted(errors), slope, lengths, expected, tables.stored)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +19,36 @@ _PRIOR = 24.0
 """How many levels a table is worth that was computed and not counted."""
 
 
+_STORED_BITS = 8
+"""Bits of a weight that is stored."""
+
+
+class CountedTables(NamedTuple):
+    """Tables of counted levels.
+
+    Args:
+        whole: with all weights, to go on fitting with. A context that few coordinates have keeps the table that
+            coordinates of its spread should have, so that others may come to it.
+        stored: with the weights alone that are worth what they take in a file.
+    """
+
+    whole: LevelTables
+    stored: LevelTables
+
+
 @dataclass(frozen=True)
 class LevelStatistics:
     """Which contexts there are, and what levels are expected in each.
 
     Args:
         octaves: of spread between one context and the next. The closer they are, the more tables have to be stored.
+        share: of all rows that are counted. The fewer rows a table is for, the fewer weights are worth storing.
         zeros: the share of coordinates that are exactly zero.
         signs: whether coordinates may be negative.
     """
 
     octaves: float = 0.25
+    share: float = 0.0
     zeros: float = 0.0
     signs: bool = True
 
@@ -65,11 +85,8 @@ class LevelStatistics:
         counts = self.computed_counts(contexts, largest) * (1 << 15)
         return fitted_tables(counts, signs=self.signs)
 
-    def counted_tables(self, codec: Transform, encoded: EncodedBlocks, largest: int) -> LevelTables:
+    def counted_tables(self, codec: Transform, encoded: EncodedBlocks, largest: int) -> CountedTables:
         """Tables of the levels of blocks, with as many contexts as the codec has.
-
-        A context that few coordinates have keeps the table that coordinates of its spread should have, so that others
-        may come to it.
 
         Args:
             codec: of the blocks.
@@ -80,7 +97,11 @@ class LevelStatistics:
         counts = np.zeros((count, 2, largest + 1), dtype=np.int64)
         used = (encoded.rows - 1) % codec.spec.rows_per_block + 1
         codec.core.count(encoded.multiples, encoded.others, used, counts)
-        return fitted_tables(counts + _PRIOR * self.computed_counts(count, largest), signs=self.signs)
+        expected = counts + _PRIOR * self.computed_counts(count, largest)
+        return CountedTables(
+            fitted_tables(expected, signs=self.signs),
+            fitted_tables(expected, stored_bits=_STORED_BITS * self.share, signs=self.signs),
+        )
 
 
 def counted_sides(errors: FloatArray) -> npt.NDArray[np.uint8]:
