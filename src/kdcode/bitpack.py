@@ -6,7 +6,7 @@ i mod 8 (least significant first) of its byte i div 8. Rows start at a byte, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from kdcode.errors import OptionError
 
 _VALUES_A_CALL = 1 << 24
 """The core works on so many values for some hundredths of a second; between its calls Python can be interrupted."""
+
+_UINT8, _UINT16, _UINT32 = np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.uint32)
 
 UnsignedArray = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -33,7 +35,7 @@ def row_bytes(widths: Sequence[int]) -> int:
 
 def value_dtype(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
     """The smallest unsigned integer type that holds `bits` bits."""
-    return np.dtype(np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32)
+    return _UINT8 if bits <= 8 else _UINT16 if bits <= 16 else _UINT32
 
 
 def pack(values: npt.NDArray[np.integer[Any]], widths: Sequence[int]) -> npt.NDArray[np.uint8]:
@@ -85,7 +87,9 @@ def _as_bytes(widths: Sequence[int]) -> bytes:
         raise OptionError(f"values have 1 to 32 bits each, got widths {list(widths)}") from None
 
 
-def _parts(rows: int, columns: int) -> Iterator[slice]:
-    """Slices of all rows; one slice, though an empty one, where there are none."""
-    step = max(1, _VALUES_A_CALL // max(1, columns))
-    return (slice(start, start + step) for start in range(0, max(1, rows), step))
+def _parts(rows: int, columns: int) -> Iterable[slice]:
+    """Slices of all rows, of as many values as the core is given at a time."""
+    if rows * columns <= _VALUES_A_CALL:
+        return (slice(None),)
+    step = max(1, _VALUES_A_CALL // columns)
+    return (slice(start, start + step) for start in range(0, rows, step))
