@@ -172,7 +172,7 @@ class Search {
       for (std::size_t i = 0; i < count; ++i) {
         const bool ends = text[i] == symbol_end;
         if (equal_ == symbol_.size()) return !ends ? Step::passed : bits_.overran() ? Step::broken : Step::same;
-        if (text[i] != symbol_[equal_]) {
+        if (ends || text[i] != symbol_[equal_]) {
           if (!ends && text[i] > symbol_[equal_]) return Step::passed;
           length_ += count;
           const bool over = text[count - 1] == symbol_end;
@@ -311,13 +311,19 @@ Answer verify_symbols(SymbolReader* reader, std::uint64_t block, std::vector<std
   return found();
 }
 
+// Marks the rows of a block, or none of them where one cannot be read.
 Answer verify_rows(const Symbols& symbols, std::uint64_t block, std::span<std::uint8_t> seen) {
-  const std::uint64_t end = std::min(symbols.count, (block + 1) * block_symbols);
-  for (std::uint64_t rank = block * block_symbols; rank < end; ++rank) {
-    const Answer answer = row_at(symbols, rank);
+  const std::uint64_t first = block * block_symbols;
+  const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(block_symbols, symbols.count - first));
+  std::array<std::uint64_t, block_symbols> rows;
+  for (std::size_t place = 0; place < count; ++place) {
+    const Answer answer = row_at(symbols, first + place);
     if (!is_found(answer)) return answer;
-    const auto bit = static_cast<std::uint8_t>(1 << answer.row % 8);
-    std::uint8_t& byte = seen[static_cast<std::size_t>(answer.row / 8)];
+    rows[place] = answer.row;
+  }
+  for (const std::uint64_t row : std::span(rows).first(count)) {
+    std::uint8_t& byte = seen[static_cast<std::size_t>(row / 8)];
+    const auto bit = static_cast<std::uint8_t>(1 << row % 8);
     if ((byte & bit) != 0) return damaged(block, repeated_row);
     byte |= bit;
   }
@@ -330,11 +336,13 @@ namespace {
 
 // Checks that heads begin where `blocks` does, blocks where heads end, and that nothing follows them.
 Answer verify_ends(const Symbols& symbols) {
-  const auto place = [&](std::uint64_t block, unsigned which) {
-    const std::uint64_t first_bit = block * symbols.start_bytes() * 8 + which * symbols.place_bits;
-    return number_at(symbols.starts, first_bit, symbols.place_bits);
+  const std::size_t width = symbols.start_bytes(), last = static_cast<std::size_t>(symbols.block_count());
+  for (const std::size_t row : {std::size_t{0}, last}) {
+    if (!symbols.starts.are_good(row * width, width)) return unchecked(symbols.starts, row * width, width);
+  }
+  const auto place = [&](std::size_t row, unsigned which) {
+    return number_at(symbols.starts, std::uint64_t{row} * width * 8 + which * symbols.place_bits, symbols.place_bits);
   };
-  const std::uint64_t last = symbols.block_count();
   const bool adjacent =
       place(0, 0) == 0 && place(last, 0) == place(0, 1) && place(last, 1) == symbols.blocks.bytes.size();
   return adjacent ? found() : damaged(last - 1, not_adjacent);
@@ -351,11 +359,13 @@ Answer verify(const Symbols& symbols, std::uint64_t first, std::uint64_t end, st
     while (is_found(answer) && !reader.at_end()) answer = reader.next();
     last.assign(reader.symbol().begin(), reader.symbol().end());
   }
+  if (answer.state == Answer::State::unchecked) answer.block = first;
   for (std::uint64_t block = first; block < end && is_found(answer); ++block) {
     answer = reader.open(block);
     if (is_found(answer)) answer = verify_symbols(&reader, block, &last);
     if (is_found(answer) && !reader.ends_with_block()) answer = damaged(block, not_ended);
     if (is_found(answer)) answer = verify_rows(symbols, block, seen);
+    if (answer.state == Answer::State::unchecked) answer.block = block;
   }
   return answer;
 }

@@ -88,7 +88,7 @@ class SymbolReader {
 };
 
 // Checks the blocks [first, end) against the specification. `seen` has a bit for each row, zero at first, which is set
-// where a rank has this row.
+// where a rank has this row. Where something is unchecked, all blocks before `block` are done.
 Answer verify(const Symbols& symbols, std::uint64_t first, std::uint64_t end, std::span<std::uint8_t> seen);
 
 // Codes symbols that come sorted, as text: each followed by 0xFF. They come twice: first to be checked and to learn

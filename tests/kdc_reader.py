@@ -6,8 +6,8 @@ import hashlib
 import itertools
 import json
 import math
-import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from kdc_bytes import Parts
@@ -306,13 +306,72 @@ def symbols(tensors: dict[str, np.ndarray], count: int) -> list[str]:
     """The symbols in row order."""
     if "symbols.blocks" not in tensors:
         return [str(row) for row in range(count)]
-    starts = [0, *tensors["symbols.ends"].tolist()]
-    raw = tensors["symbols.blocks"].tobytes()
-    texts = [zlib.decompress(raw[starts[block] : starts[block + 1]], wbits=-15) for block in range(len(starts) - 1)]
-    ranked = [symbol.decode() for text in texts for symbol in text[:-1].split(b"\xff")]
-    width = max(1, math.ceil(math.log2(count)))
-    order = [row for packed in tensors["symbols.order"] for row in bits(packed, [width] * 8)][:count]
+    strings, shared = symbol_codes(tensors["symbols.strings"].tobytes())
+    content = tensors["symbols.blocks"].tobytes()
+    width = math.ceil(math.log2(len(content) + 1))
+    heads, starts = zip(*(bits(row, [width] * 2) for row in tensors["symbols.starts"]), strict=True)
+    assert heads[0] == 0
+    assert heads[-1] == starts[0]
+    assert starts[-1] == len(content)
+    ranked: list[bytes] = []
+    for block in range(math.ceil(count / 32)):
+        head = content[heads[block] : heads[block + 1]]
+        assert not ranked or head > ranked[-1]
+        stream = "".join(f"{byte:08b}" for byte in content[starts[block] : starts[block + 1]])
+        for place in range(min(32, count - 32 * block)):
+            symbol = head
+            if place:
+                number, stream = next_code(shared, stream)
+                if number == 255:
+                    number, stream = int(stream[:16], 2), stream[16:]
+                assert number <= len(ranked[-1])
+                symbol = ranked[-1][:number]
+            while not symbol.endswith(b"\xff"):
+                string, stream = next_code(strings, stream)
+                if not string:
+                    string, stream = bytes([int(stream[:8], 2)]), stream[8:]
+                symbol += string
+            symbol = symbol[:-1]
+            if place:
+                assert symbol > ranked[-1]
+                assert symbol[: number + 1] != ranked[-1][: number + 1]  # it shares no more bytes
+            ranked.append(symbol)
+        assert len(stream) < 8
+        assert not stream.strip("0")
+    order = [
+        row for packed in tensors["symbols.order"] for row in bits(packed, [max(1, math.ceil(math.log2(count)))] * 8)
+    ]
     named = [""] * count
-    for rank, row in enumerate(order):
-        named[row] = ranked[rank]
+    for rank, row in enumerate(order[:count]):
+        named[row] = ranked[rank].decode()
     return named
+
+
+def symbol_codes(stored: bytes) -> tuple[dict[str, bytes], dict[str, int]]:
+    """What the codes of strings and of numbers of shared bytes stand for, each code as text of 0 and 1."""
+    number, place = int.from_bytes(stored[:2], "little"), 2
+    strings = []
+    for _ in range(number):
+        length = stored[place] // 16
+        strings.append((stored[place] % 16, stored[place + 1 : place + 1 + length]))
+        place += 1 + length
+    assert all(0xFF not in string[:-1] for _, string in strings)
+    return codes_of(strings), codes_of(list(zip(stored[place::2], stored[place + 1 :: 2], strict=True)))
+
+
+def codes_of(entries: list[tuple[int, Any]]) -> dict[str, Any]:
+    """The entry of each code, from the lengths of codes in the order they are given out."""
+    codes, code, before = {}, -1, entries[0][0]
+    for length, entry in entries:
+        code = (code + 1) << (length - before)
+        before = length
+        assert 1 <= length <= 12
+        assert code < 2**length
+        codes[f"{code:0{length}b}"] = entry
+    return codes
+
+
+def next_code(codes: dict[str, Any], stream: str) -> tuple[Any, str]:
+    """What the next code stands for, and what follows it."""
+    length = next(length for length in range(1, 13) if stream[:length] in codes)
+    return codes[stream[:length]], stream[length:]

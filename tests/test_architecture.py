@@ -19,7 +19,6 @@ LAYERS = [
     {"files"},
     {"cpus", "memory", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
     {"stored_array"},
-    {"symbol_blocks"},
     {"symbols", "rows", "search", "row_cache"},
     {"similarity", "symbol_sorting"},
     {"mapping"},

@@ -2,10 +2,10 @@
 
 import math
 import tracemalloc
-import zlib
 
 import numpy as np
 import pytest
+import raw_symbols
 from hypothesis import given
 from hypothesis import strategies as st
 from sample_tables import CODEWORD_KINDS, KINDS, coded_table, spec_of, words
@@ -13,10 +13,9 @@ from sample_tables import CODEWORD_KINDS, KINDS, coded_table, spec_of, words
 from kdcode import bitpack, limits, load, save, verify
 from kdcode.codec import CodecSpec, codec_from_tensors
 from kdcode.coded import CodedTable
-from kdcode.errors import LimitError, OptionError
+from kdcode.errors import LimitError, OptionError, StorageError
 from kdcode.limits import ALWAYS_ALLOWED, MAX_EXPANSION, MemoryLimit
-from kdcode.symbol_blocks import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES, SymbolBlocks
-from kdcode.symbols import RowNumbers, StoredSymbols
+from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES, RowNumbers, StoredSymbols
 
 MIB = 1 << 20
 
@@ -165,96 +164,42 @@ def test_load_refuses_by_name_what_would_take_too_much(tmp_path, monkeypatch):
 
 
 def bomb(blocks):
-    """Symbols as long as they may be, in blocks that deflate to a thousandth; all blocks are the same."""
-    longest = [f"{number:03}".encode() + b"a" * (MAX_SYMBOL_BYTES - 3) for number in range(1, BLOCK_SYMBOLS)]
-    texts = [b"0", *longest]  # heads are not deflated, so this one is short
-    deflater = zlib.compressobj(9, wbits=-15)
-    block = deflater.compress(b"".join(text + b"\xff" for text in texts)) + deflater.flush()
-    count = blocks * BLOCK_SYMBOLS
-    arrays = {
-        "blocks": np.frombuffer(block * blocks, np.uint8),
-        "ends": len(block) * np.arange(1, blocks + 1, dtype=np.uint64),
-        "heads": np.frombuffer((texts[0] + b"\xff") * blocks, np.uint8),
-        "order": bitpack.pack(np.arange(count, dtype=np.uint32).reshape(-1, 8), [bitpack.bits_for(count)] * 8),
-    }
-    return StoredSymbols(count, arrays, MemoryLimit(sum(array.nbytes for array in arrays.values()), name="a.kdc"))
+    """Symbols as long as they may be, of six bytes each; the blocks are not sorted."""
+    longest = [(0, b"0"), (0, b"a" * (MAX_SYMBOL_BYTES - 1)), *[(MAX_SYMBOL_BYTES - 1, b"z")] * (BLOCK_SYMBOLS - 2)]
+    block = raw_symbols.block_of(longest)
+    return raw_symbols.stored(
+        [(b"", block)] * blocks, blocks * BLOCK_SYMBOLS, limit=MemoryLimit(blocks * 1000, name="a.kdc")
+    )
 
 
-def test_one_symbol_of_a_bomb_takes_one_block():
+def test_one_symbol_of_a_bomb_takes_little():
     symbols = bomb(40)
     peak, found = peak_of(lambda: symbols[40 * BLOCK_SYMBOLS - 1])
-    assert found.startswith("127aaa")
-    assert peak < 48 * MIB
-
-
-def test_kept_blocks_are_bounded_in_bytes():
-    symbols = bomb(12)
-    tracemalloc.start()
-    try:
-        for row in range(1, len(symbols), BLOCK_SYMBOLS):
-            assert symbols[row].startswith("001a")
-        kept, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert kept < 20 * MIB  # one block takes 8
-
-
-def test_usual_blocks_are_kept_by_the_hundred(monkeypatch):
-    symbols = StoredSymbols.build(words(300 * BLOCK_SYMBOLS))
-    inflated = []
-    inflate = SymbolBlocks.inflate
-    monkeypatch.setattr(SymbolBlocks, "inflate", lambda self, number: inflated.append(number) or inflate(self, number))
-    for _ in range(2):
-        symbols.at(range(len(symbols)))
-    assert len(inflated) == 300
+    assert found.endswith("aaaz")
+    assert peak < 2 * MIB
+    assert symbols.find("0") == 39 * BLOCK_SYMBOLS  # all blocks have it, and the same head
+    assert peak_of(lambda: next(symbols.ranked()))[0] < 80 * MIB
 
 
 def test_all_symbols_of_a_bomb_are_refused_before_they_take_the_memory():
-    symbols = bomb(40)
+    symbols = bomb(200)
 
     def refused():
-        with pytest.raises(LimitError, match=r"^a\.kdc: symbols\.blocks: the text of the symbols up to block 32 would"):
+        with pytest.raises(LimitError, match=r"^a\.kdc: symbols\.blocks: the text of the first 4,?608 symbols would"):
             list(symbols)
 
     peak, _ = peak_of(refused)
-    assert peak < ALWAYS_ALLOWED + 48 * MIB
+    assert peak < ALWAYS_ALLOWED + 80 * MIB
 
 
-def test_a_dict_of_a_bomb_is_refused_before_it_takes_the_memory():
-    symbols = bomb(40)
+def test_a_bomb_is_verified_in_little_memory():
+    symbols = bomb(200)
 
     def refused():
-        with pytest.raises(
-            LimitError, match=r"^a\.kdc: symbols\.blocks: (the text|a dict) of the symbols up to block 3. would"
-        ):
-            symbols.index_in_memory()
+        with pytest.raises(StorageError, match="not sorted"):
+            symbols.verify()
 
-    peak, _ = peak_of(refused)
-    assert peak < ALWAYS_ALLOWED + 48 * MIB
-    assert symbols.find("0") is not None
-
-
-@pytest.mark.parametrize("letter", ["a", "é", "\U0001f600"])
-def test_a_dict_of_symbols_takes_no_more_than_is_counted(letter, monkeypatch):
-    """Of strings with one character beyond ASCII, each character takes up to four bytes."""
-    monkeypatch.setattr(limits, "ALWAYS_ALLOWED", 0)
-    built = StoredSymbols.build([f"{letter}{'x' * 40}{number}" for number in range(20 * BLOCK_SYMBOLS)])
-    taken, _ = peak_of(built.index_in_memory)
-    for expansion, is_refused in ((1.3 * taken / built.nbytes, False), (0.5 * taken / built.nbytes, True)):
-        limited = StoredSymbols(len(built), built.arrays, MemoryLimit(built.nbytes, expansion))
-        if is_refused:
-            with pytest.raises(LimitError, match="a dict of the symbols up to block"):
-                limited.index_in_memory()
-        else:
-            limited.index_in_memory()
-
-
-def test_a_dict_of_short_words_is_within_the_limit_of_their_file(monkeypatch, tmp_path):
-    monkeypatch.setattr(limits, "ALWAYS_ALLOWED", 0)
-    save(coded_table(rows=20_000, symbols=[f"{number:x}" for number in range(20_000)]), tmp_path / "t.kdc")
-    coded = load(tmp_path / "t.kdc")
-    coded.index_symbols()
-    assert coded.row_of("ff") == 255
+    assert peak_of(refused)[0] < 2 * MIB
 
 
 def test_symbols_that_are_not_from_a_file_have_no_limit(monkeypatch):
@@ -263,7 +208,7 @@ def test_symbols_that_are_not_from_a_file_have_no_limit(monkeypatch):
     built = StoredSymbols.build(symbols)
     assert list(built) == symbols
     limited = StoredSymbols(300, built.arrays, MemoryLimit(built.nbytes, 2))
-    for use in (list, StoredSymbols.verify):
-        with pytest.raises(LimitError, match=r"symbols\.blocks: the text of the symbols up to block 0 would take"):
-            use(limited)
+    with pytest.raises(LimitError, match=r"symbols\.blocks: the text of the first 300 symbols would take"):
+        list(limited)
+    limited.verify()
     assert limited[7] == symbols[7]

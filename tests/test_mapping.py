@@ -1,18 +1,15 @@
 """What VectorTable and CodedTable have in common as mappings; every test is for both."""
 
-import copy
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from counted_work import calls_made
 from hypothesis import given
 from hypothesis import strategies as st
 from sample_tables import coded_table, words
 
 from kdcode import CodedTable, VectorTable
 from kdcode.errors import OptionError, RowError, UnknownSymbolError, UnknownSymbolsError
-from kdcode.symbol_blocks import SymbolBlocks
 from kdcode.symbols import RowNumbers
 
 pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
@@ -174,37 +171,6 @@ def test_rows_of(table):
     assert table.rows_of(["absent"], missing="skip").tolist() == []
     with pytest.raises(UnknownSymbolError):
         table.rows_of([SYMBOLS[8], "absent"])
-
-
-def test_a_dict_of_all_symbols_changes_no_answer(table, matrix):
-    copied = copy.deepcopy(table)
-    copied.index_symbols()
-    assert [copied.row_of(symbol) for symbol in SYMBOLS] == list(range(ROWS))
-    assert SYMBOLS[5] in copied
-    assert "absent" not in copied
-    assert 5 not in copied
-    np.testing.assert_array_equal(copied[SYMBOLS[5]], matrix[5])
-    np.testing.assert_array_equal(copied[SYMBOLS[9:3:-1]], matrix[9:3:-1])
-    assert copied.rows_of([SYMBOLS[8], "absent", SYMBOLS[2]], missing="skip").tolist() == [8, 2]
-    with pytest.raises(UnknownSymbolError, match=f"did you mean '{SYMBOLS[3]}'"):
-        copied[[SYMBOLS[2], SYMBOLS[3].upper()]]
-    with pytest.raises(OptionError, match="a symbol is a string, got 1"):
-        copied.row_of(1)
-
-
-def test_a_dict_of_coded_symbols_answers_instead_of_their_blocks(monkeypatch):
-    coded = copy.deepcopy(CODED)
-    coded.index_symbols()
-    monkeypatch.setattr(SymbolBlocks, "find", lambda *_: pytest.fail("a block was asked"))
-    assert calls_made(lambda: coded.row_of(SYMBOLS[7])) <= 8
-    assert calls_made(lambda: SYMBOLS[7] in coded) <= 8
-    assert coded.rows_of(SYMBOLS).tolist() == list(range(ROWS))
-
-
-def test_a_table_without_symbols_needs_no_dict(unnamed):
-    unnamed.index_symbols()
-    assert isinstance(unnamed.symbols, RowNumbers)
-    assert unnamed.row_of("12") == 12
 
 
 def test_symbols_end_with_any_character():

@@ -6,11 +6,11 @@ import re
 import subprocess
 import sys
 import tracemalloc
-import zlib
 from contextlib import suppress
 
 import numpy as np
 import pytest
+import raw_symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdc_bytes import DTYPE_BYTES, Parts, with_digests
@@ -247,11 +247,11 @@ def test_a_malformed_entry(path, parts, entry):
 
 
 def test_tensors_that_overlap(path, parts):
-    # The sizes still add up to the body: `heads` lies over the beginning of `blocks` and leaves its own place unused.
+    # The sizes still add up to the body: `strings` lies over the beginning of `blocks` and leaves its own place unused.
     header = parts.header()
-    start, end = header["symbols.heads"]["data_offsets"]
+    start, end = header["symbols.strings"]["data_offsets"]
     begin = header["symbols.blocks"]["data_offsets"][0]
-    header["symbols.heads"]["data_offsets"] = [begin, begin + end - start]
+    header["symbols.strings"]["data_offsets"] = [begin, begin + end - start]
     parts.write(path, header)
     refused(path, r"symbols\.\w+: starts at byte \d+, where the tensor before it ends at \d+")
 
@@ -632,46 +632,45 @@ def test_a_code_out_of_range_is_refused_by_layers(wrong_code, layer, form):
 
 
 def with_symbols(path, **changes):
-    """The file with some of its symbol tensors taken from another list of symbols, or given as bytes."""
+    """The file with other arrays for some of its symbol tensors."""
     parts = Parts.of(path)
-    for name, content in changes.items():
-        dtype, shape, _ = parts.tensors[f"symbols.{name}"]
-        parts.tensors[f"symbols.{name}"] = [
-            dtype,
-            shape if len(shape) > 1 else [len(content) // DTYPE_BYTES[dtype]],
-            content,
-        ]
+    for name, array in changes.items():
+        parts.tensors[f"symbols.{name}"] = ["U8", list(array.shape), array.tobytes()]
     parts.write(path)
 
 
 def test_an_order_that_is_no_permutation(path):
     save(coded_table(rows=3, symbols=["a", "b", "c"]), path)
-    for order in ((0, 0, 1), (3, 1, 2)):
-        with_symbols(path, order=bytes([order[0] | order[1] << 2 | order[2] << 4, 0]))
+    for order, message in (((0, 0, 1), "another rank has too"), ((3, 1, 2), "the table does not have")):
+        packed = np.array([[order[0] | order[1] << 2 | order[2] << 4, 0]], dtype=np.uint8)
+        with_symbols(path, order=packed)
         load(path)
-        refused(path, r"symbols\.order: the rows are not a permutation", verify)
+        refused(path, rf"symbols\.order: .* {message}", verify)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("block", "message"),
     [
-        (b"a\xffc\xffb\xff", "not sorted, or repeats"),
-        (b"a\xffb\xffb\xff", "not sorted, or repeats"),
-        (b"a\xffb\xff", "does not hold the 3 symbols"),
-        (b"a\xff\xc3\xff\xa9\xff", "not UTF-8"),
-        (b"a\xffb\xff" + bytes(1 << 24) + b"\xff", "does not hold the 3 symbols"),
+        ([(0, b"a"), (0, b"c"), (0, b"b")], "not sorted, or repeats"),
+        ([(0, b"a"), (0, b"b"), (1, b"")], "not sorted, or repeats"),
+        ([(0, b"a"), (0, b"b")], "ends too early"),
+        ([(0, b"a"), (0, b"\xc3"), (0, b"\xc3\xa9")], "not UTF-8"),
+        ([(0, b"a"), (0, b"b"), (0, bytes(1 << 16))], "more than 65,535 bytes"),
     ],
 )
-def test_symbols_that_break_the_specification(path, text, message):
+def test_symbols_that_break_the_specification(path, block, message):
     save(coded_table(rows=3, symbols=["a", "b", "c"]), path)
-    blocks = zlib.compress(text, wbits=-15)
-    with_symbols(path, blocks=blocks, ends=len(blocks).to_bytes(8, "little"))
+    written = raw_symbols.stored([(b"", block)], 3).arrays
+    with_symbols(path, **{name: np.asarray(array) for name, array in written.items()})
     refused(path, rf"symbols\.blocks: block 0 .*{message}", verify)
 
 
-def test_heads_that_break_the_specification(path):
+def test_starts_that_break_the_specification(path):
     save(coded_table(rows=300, symbols=words(300)), path)
-    with_symbols(path, heads=b"x\xffy\xffz\xff")
-    refused(path, r"symbols\.heads: head 0 is not the first symbol", verify)
-    with_symbols(path, heads=b"x\xffy\xff")
-    refused(path, r"symbols\.heads: expected 3 heads", verify)
+    starts = np.frombuffer(Parts.of(path).tensors["symbols.starts"][2], dtype=np.uint8).reshape(11, -1)
+    with_symbols(path, starts=starts[::-1])
+    refused(path, r"symbols\.starts: block 9 leaves bytes that belong to no block", verify)
+    with_symbols(path, starts=starts[[0, 2, 1, *range(3, 11)]])
+    refused(path, r"symbols\.\w+: block \d", verify)
+    with_symbols(path, starts=starts[:-1])
+    refused(path, r"symbols\.starts: expected uint8 of shape \(11, \d\)")

@@ -34,7 +34,7 @@ def test_symbols_in_runs_become_what_they_are_in_memory(tmp_path_factory, symbol
     assert written(sorter) == built(symbols)
 
 
-@pytest.mark.parametrize("count", [127, 128, 129, 1000, 70_000])
+@pytest.mark.parametrize("count", [31, 32, 33, 1023, 1024, 1025, 70_000])
 def test_blocks_and_pieces_end_where_they_should(count, tmp_path):
     sorter = SymbolSorter(tmp_path, 4096)
     sorter.add(words(count))
@@ -105,3 +105,19 @@ def test_memory_does_not_grow_with_the_number_of_symbols(tmp_path):
 
     few, many = peak(10_000, tmp_path / "few"), peak(100_000, tmp_path / "many")
     assert many < 1.5 * few
+
+
+def test_nothing_but_the_tensors_is_left(tmp_path):
+    sorter = SymbolSorter(tmp_path, 20)
+    sorter.add(words(300))
+    files = sorter.write()
+    assert {path.name for path in set(tmp_path.iterdir()) - set(files)} == {f"run-{number}" for number in range(15)}
+    assert sorter.start_bytes == StoredSymbols.build(words(300)).arrays["starts"].shape[1]
+
+
+@pytest.mark.parametrize(("symbol", "message"), [(b"\xc3", "is not UTF-8"), (b"x" * 65_536, "is too long")])
+def test_symbols_of_a_broken_file_are_refused(symbol, message, tmp_path):
+    sorter = SymbolSorter(tmp_path)
+    sorter.add_sorted([(b"a", 0), (symbol, 1)], 2)
+    with pytest.raises(StorageError, match=rf"symbols\.blocks: .* {message}"):
+        sorter.write()

@@ -126,19 +126,6 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
             return cast("list[str]", at(picked))
         return [self.symbols[row] for row in checked_rows(np.array(picked, dtype=np.int64), len(self))]
 
-    def index_symbols(self) -> None:
-        """Keep all symbols in a dict in memory: looking one up then takes well below a microsecond, instead of a few.
-
-        Worth while where many symbols are looked up one by one. For the compact symbols of a coded table it takes 130
-        to 170 bytes each, and about a second for a million. Copies and pickles of the table are made without it. A
-        table that has a list of symbols makes such a dict at its first lookup, and one without symbols needs none.
-
-        Raises:
-            LimitError: the dict takes more memory than the file may take; see `max_expansion` of `kdcode.load`.
-        """
-        if isinstance(self.symbols, StoredSymbols):
-            self.symbols.index_in_memory()
-
     @overload
     def neighbors(self, query: str, k: int = 10, **how: Unpack[SearchOptions]) -> list[Neighbor]: ...
     @overload

@@ -40,7 +40,7 @@ CHECKS = ("lazy", "full", "none")
 """When `load` checks the content of a file."""
 
 _DTYPES = ("U8", "I8", "U16", "U64", "F16", "F32")
-_SYMBOL_TENSORS = ("blocks", "ends", "heads", "order")
+_SYMBOL_TENSORS = ("strings", "blocks", "starts", "order")
 
 Places = dict[str, TensorPlace]
 

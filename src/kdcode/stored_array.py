@@ -13,12 +13,13 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kdcode import _core
 from kdcode.digests import BLOCK_BYTES, DIGEST_BYTES, Digests, block_digest
 from kdcode.errors import DamagedFileError
 
 Bytes = npt.NDArray[np.uint8]
 Stamp = tuple[int, int]
-"""The size of a file and when it was last written to."""
+"""The size of a file and when it was last written to, in nanoseconds."""
 
 
 class FileContent:
@@ -37,10 +38,10 @@ class FileContent:
     def __init__(self, data: Bytes, path: Path, descriptor: int | None = None) -> None:
         self.data = data
         self.path = path
-        self._descriptor = descriptor
         if descriptor is not None:
             weakref.finalize(self, os.close, descriptor)
-        self._seen = self._stamp()
+        self.stamp = None if descriptor is None else _core.FileStamp(descriptor)
+        """What a mapped file looked like when it was last `seen`."""
 
     @classmethod
     def of(cls, stream: BinaryIO, path: Path, *, mapped: bool) -> FileContent:
@@ -57,25 +58,18 @@ class FileContent:
         Raises:
             DamagedFileError: the file is longer or shorter than it was.
         """
-        stamp = self._stamp()
-        if stamp == self._seen:
-            return None
-        if stamp[0] != self._seen[0]:
+        found = None if self.stamp is None else self.stamp.changed()
+        if self.stamp is not None and found is not None and found[0] != self.stamp.size:
             raise DamagedFileError(
-                f"{self.path}: had {self._seen[0]:,} bytes when it was opened and has {stamp[0]:,} now; "
+                f"{self.path}: had {self.stamp.size:,} bytes when it was opened and has {found[0]:,} now; "
                 "write new files beside mapped ones and rename them, or load with mmap=False"
             )
-        return stamp
+        return found
 
     def seen(self, stamp: Stamp) -> None:
         """Take a change for known."""
-        self._seen = stamp
-
-    def _stamp(self) -> Stamp:
-        if self._descriptor is None:
-            return len(self.data), 0
-        found = os.fstat(self._descriptor)
-        return found.st_size, found.st_mtime_ns
+        if self.stamp is not None:
+            self.stamp.seen(*stamp)
 
 
 class BlockChecks:
@@ -152,7 +146,7 @@ class StoredArray:
 
     def __init__(self, checks: BlockChecks, start: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         self.checks = self._checks = checks
-        self._start = start
+        self.start = self._start = start
         self._array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=checks.content.data, offset=start)
         self._row_bytes = self._array.itemsize * prod(shape[1:])
 

@@ -114,11 +114,12 @@ class TableWriter:
             for name, (dtype, shape) in self._writer.layout().items() if self.rows else ():
                 tensors[name] = _in_file(self._folder / name, np.dtype(dtype), shape)
             if self._symbols is not None:
-                shapes = {"order": (-(-self.rows // 8), bits_for(self.rows))}
                 for name, path in self._symbols.write()._asdict().items():
-                    kind = np.dtype(np.uint64 if name == "ends" else np.uint8)
-                    length = path.stat().st_size // kind.itemsize
-                    tensors[f"symbols.{name}"] = _in_file(path, kind, shapes.get(name, (length,)))
+                    row = {"order": bits_for(self.rows), "starts": self._symbols.start_bytes}.get(name)
+                    length = path.stat().st_size
+                    tensors[f"symbols.{name}"] = _in_file(
+                        path, np.dtype(np.uint8), (length // row, row) if row else (length,)
+                    )
         return write_file(self._target, metadata, tensors)
 
     def close(self) -> None:

@@ -1,29 +1,32 @@
 """Symbols of any number brought into the sorted form of a .kdc file, in memory that does not grow with their number.
 
 This is an external merge sort: as many symbols as fit are sorted in memory and written to a file, a run; runs are then
-merged, and what comes out of the merge is cut into the blocks that `symbol_blocks` reads.
+merged into one, which is read twice: codes are learned from some of its symbols, and then all are coded.
 """
 
 from __future__ import annotations
 
 import heapq
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from kdcode.errors import StorageError
-from kdcode.symbol_blocks import BLOCK_SYMBOLS, END, block_text, deflate, parted
-from kdcode.symbols import encoded_symbol, packed_order, repeated_symbol
+from kdcode import _core
+from kdcode.bitpack import row_bytes
+from kdcode.symbols import END, encoded_symbol, packed_order, start_bits, survey, symbols_text
 
 RUN_SYMBOLS, RUN_BYTES = 1 << 18, 32 << 20
 """How many symbols, and how many bytes of them, are sorted in memory at once."""
 _MERGED_RUNS = 64
 """How many runs become one: each takes a file that is open while they are merged."""
 _STORED_TOGETHER = 1024
-_ROWS_TOGETHER = 1 << 16
+"""Symbols in a piece of a run; a multiple of 8, so that their rows are whole bytes of `order`."""
+_PAIRS_TOGETHER = 1 << 16
 
 Ranked = tuple[bytes, int]
 """A symbol as UTF-8, and its row."""
@@ -32,9 +35,9 @@ Ranked = tuple[bytes, int]
 class SymbolFiles(NamedTuple):
     """The four tensors of sorted symbols, each in a file of its own."""
 
+    strings: Path
     blocks: Path
-    ends: Path
-    heads: Path
+    starts: Path
     order: Path
 
 
@@ -48,6 +51,8 @@ class SymbolSorter:
 
     def __init__(self, folder: Path, run_symbols: int = RUN_SYMBOLS) -> None:
         self.count = 0
+        self.start_bytes = 0
+        """Bytes of a row of `starts`, once it is written."""
         self._folder = folder
         self._run_symbols = run_symbols
         self._pending: list[Ranked] = []
@@ -82,26 +87,44 @@ class SymbolSorter:
 
         Raises:
             TableError: two rows have the same symbol; it is named with both rows.
+            StorageError: symbols that came sorted are not.
             OSError: the disk is full.
         """
         files = SymbolFiles(*(self._folder / f"symbols.{name}" for name in SymbolFiles._fields))
         runs = [_stored(path) for level in self._levels for path in level]
-        merged = _distinct(heapq.merge(sorted(self._pending), *runs, *self._sorted))
-        reached = 0
-        with (
-            files.blocks.open("wb") as blocks,
-            files.ends.open("wb") as block_ends,
-            files.heads.open("wb") as heads,
-            files.order.open("wb") as order,
-        ):
-            for some in _batched(merged, _ROWS_TOGETHER):
-                for block in _batched(some, BLOCK_SYMBOLS):
-                    symbols = [symbol for symbol, _ in block]
-                    reached += blocks.write(deflate(symbols))
-                    block_ends.write(reached.to_bytes(8, "little"))
-                    heads.write(symbols[0] + END)
-                order.write(packed_order(np.array([row for _, row in some]), self.count).data)
+        run = self._store(heapq.merge(sorted(self._pending), *runs, *self._sorted))
+        builder, row_before = _core.SymbolBuilder(self.count), -1
+        for rows, text in _pieces(run):
+            survey(builder, text, rows, row_before)
+            row_before = rows[-1]
+        files.strings.write_bytes(builder.learn())
+        with ExitStack() as stack:
+            outputs = [stack.enter_context((self._folder / name).open("wb")) for name in ("heads", "coded", "pairs")]
+            order = stack.enter_context(files.order.open("wb"))
+            for rows, text in _pieces(run):
+                builder.write(text)
+                _write_each(outputs, builder.take())
+                order.write(packed_order(np.array(rows), self.count).data)
+            builder.finish()
+            _write_each(outputs, builder.take())
+        run.unlink()
+        self._join(files)
         return files
+
+    def _join(self, files: SymbolFiles) -> None:
+        """Put the blocks behind their heads, and pack where they begin."""
+        heads, coded, pairs = (self._folder / name for name in ("heads", "coded", "pairs"))
+        head_bytes = heads.stat().st_size
+        heads.rename(files.blocks)
+        with files.blocks.open("ab") as blocks, coded.open("rb") as rest:
+            shutil.copyfileobj(rest, blocks)
+        bits = start_bits(files.blocks.stat().st_size)
+        self.start_bytes = row_bytes([bits, bits])
+        with files.starts.open("wb") as starts, pairs.open("rb") as unpacked:
+            while some := unpacked.read(16 * _PAIRS_TOGETHER):
+                starts.write(_core.pack_starts(some, head_bytes, bits))
+        coded.unlink()
+        pairs.unlink()
 
     def _write_pending(self) -> None:
         self._pending.sort()
@@ -123,19 +146,30 @@ class SymbolSorter:
         self._made += 1
         with path.open("wb") as stream:
             for some in _batched(ranked, _STORED_TOGETHER):
-                text = block_text([symbol for symbol, _ in some])
+                text = symbols_text(symbol for symbol, _ in some)
                 stream.write(np.array([len(some), len(text), *(row for _, row in some)], dtype=np.uint64).data)
                 stream.write(text)
         return path
 
 
-def _stored(path: Path) -> Iterator[Ranked]:
-    """What `_store` wrote."""
+def _pieces(path: Path) -> Iterator[tuple[list[int], bytes]]:
+    """What `_store` wrote: rows, and the text of their symbols."""
     with path.open("rb") as stream:
         while sizes := stream.read(16):
             count, length = np.frombuffer(sizes, dtype=np.uint64).tolist()
             rows = np.frombuffer(stream.read(8 * count), dtype=np.uint64).tolist()
-            yield from zip(parted(stream.read(length)), rows, strict=True)
+            yield rows, stream.read(length)
+
+
+def _stored(path: Path) -> Iterator[Ranked]:
+    """The same, symbol by symbol."""
+    for rows, text in _pieces(path):
+        yield from zip(text[:-1].split(END), rows, strict=True)
+
+
+def _write_each(files: Iterable[BinaryIO], contents: Iterable[bytes]) -> None:
+    for file, content in zip(files, contents, strict=True):
+        file.write(content)
 
 
 def _batched(ranked: Iterable[Ranked], count: int) -> Iterator[list[Ranked]]:
@@ -143,15 +177,3 @@ def _batched(ranked: Iterable[Ranked], count: int) -> Iterator[list[Ranked]]:
     left = iter(ranked)
     while some := list(islice(left, count)):
         yield some
-
-
-def _distinct(ranked: Iterable[Ranked]) -> Iterator[Ranked]:
-    """Sorted symbols, refused where one follows itself, or where a file has them in another order."""
-    last: Ranked | None = None
-    for one in ranked:
-        if last is not None and one[0] <= last[0]:
-            if one[0] == last[0]:
-                raise repeated_symbol(one[0], last[1], one[1])
-            raise StorageError(f"symbols.blocks: {one[0].decode('utf-8')!r} is not in its place")
-        last = one
-        yield one

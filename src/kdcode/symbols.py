@@ -1,33 +1,34 @@
-"""Symbols as they are kept in a .kdc file: sorted, deflated in blocks, found without a dict of all of them.
+"""Symbols as they are kept in a .kdc file: sorted, coded in blocks of 32, found without unpacking them.
 
-The distinct symbols, as UTF-8, are sorted by their bytes and cut into blocks of 128. A block is its symbols, each
-followed by the byte 0xFF, which UTF-8 never uses, compressed with raw deflate. The first symbol of every block stands
-in `heads`, so that a lookup is one binary search over N/128 heads, and one search in the text of a block, which is
-inflated unless it was kept. `order` gives the row of each rank. benchmarks/symbol_index.py has the measurements behind
-this choice.
+A symbol is how many bytes it shares with the one before, and strings that are frequent in these symbols, both in prefix
+codes. docs/format.md has the form, core/symbols.cpp reads and writes it; benchmarks/symbol_index.py is why.
 """
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from kdcode import bitpack
+from kdcode import _core, bitpack
 from kdcode.arrays import CHUNK_ROWS, IntArray
 from kdcode.errors import RowError, StorageError, TableError, UnknownSymbolError
 from kdcode.limits import MemoryLimit
-from kdcode.stored_array import ArrayInFile
-from kdcode.symbol_blocks import BLOCK_SYMBOLS, END, MAX_SYMBOL_BYTES, SymbolBlocks, block_text, deflate, parted
+from kdcode.stored_array import ArrayInFile, StoredArray
 
-_ROW_BYTES = 32
-"""Bytes that a row number takes as an integer of Python."""
+BLOCK_SYMBOLS = 32
+MAX_SYMBOL_BYTES = 65_535
+END = b"\xff"
+"""What follows a symbol in text; UTF-8 never uses this byte."""
+
+_BLOCKS_READ = 16
+"""Blocks that are unpacked together: symbols of 64 KiB, which a file of a few bytes can hold, take 32 MiB of them."""
+_BLOCKS_VERIFIED = 1 << 12
+"""Blocks that the core verifies in some hundredths of a second."""
 
 
 class _Symbols(Sequence[str]):
@@ -119,8 +120,8 @@ class StoredSymbols(_Symbols):
 
     Args:
         count: N.
-        arrays: `blocks` (bytes,) uint8; `ends` (N/128,) uint64, where each block ends in `blocks`; `heads` (bytes,)
-            uint8; `order` (N/8, bits) uint8, rank to row, eight ranks to a packed row.
+        arrays: of uint8: `strings` (bytes,), the prefix codes; `blocks` (bytes,), the heads of all blocks and the
+            blocks; `starts` (N/32 + 1, bytes), where each head and block begins; `order` (N/8, bits), rank to row.
         limit: how much memory all symbols may take together, where they come from a file; None where they may take any.
     """
 
@@ -129,32 +130,38 @@ class StoredSymbols(_Symbols):
         self.arrays: dict[str, ArrayInFile] = dict(arrays)
         self.limit = limit
         _check_shapes(count, self.arrays)
-        self._blocks = SymbolBlocks(count, self.arrays, limit)
-        self._index: dict[str, int] | None = None
 
     @classmethod
     def build(cls, symbols: Sequence[str]) -> StoredSymbols:
-        """Sort and compress `symbols`.
+        """Sort and code `symbols`.
 
         Raises:
             TableError: there are none, one appears twice, or one is longer than 65,535 bytes.
         """
-        encoded = [encoded_symbol(symbol, row) for row, symbol in enumerate(symbols)]
-        order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.uint32)
-        ranked = [encoded[row] for row in order]
-        if not ranked:
+        if not symbols:
             raise TableError("a table needs at least one symbol, got none")
-        for rank, (before, after) in enumerate(pairwise(ranked)):
-            if before == after:
-                raise repeated_symbol(before, int(order[rank]), int(order[rank + 1]))
-        blocks = [deflate(ranked[start : start + BLOCK_SYMBOLS]) for start in range(0, len(ranked), BLOCK_SYMBOLS)]
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "blocks": np.frombuffer(b"".join(blocks), dtype=np.uint8),
-            "ends": np.cumsum([len(block) for block in blocks], dtype=np.uint64),
-            "heads": np.frombuffer(block_text(ranked[::BLOCK_SYMBOLS]), dtype=np.uint8),
-            "order": packed_order(order, len(order)),
+        encoded = [encoded_symbol(symbol, row) for row, symbol in enumerate(symbols)]
+        order = sorted(range(len(encoded)), key=encoded.__getitem__)
+        parts = [slice(start, start + CHUNK_ROWS) for start in range(0, len(order), CHUNK_ROWS)]
+        texts = [symbols_text([encoded[row] for row in order[part]]) for part in parts]
+        builder, row_before = _core.SymbolBuilder(len(encoded)), -1
+        for part, text in zip(parts, texts, strict=True):
+            survey(builder, text, order[part], row_before)
+            row_before = order[part][-1]
+        strings = builder.learn()
+        for text in texts:
+            builder.write(text)
+        builder.finish()
+        heads, blocks, starts = builder.take()
+        width = start_bits(len(heads) + len(blocks))
+        contents = {
+            "strings": strings,
+            "blocks": heads + blocks,
+            "starts": _core.pack_starts(starts, len(heads), width),
         }
-        return cls(len(encoded), arrays)
+        arrays = {name: np.frombuffer(content, dtype=np.uint8) for name, content in contents.items()}
+        arrays["starts"] = arrays["starts"].reshape(-1, bitpack.row_bytes([width, width]))
+        return cls(len(encoded), {**arrays, "order": packed_order(np.array(order), len(order))})
 
     @property
     def nbytes(self) -> int:
@@ -165,115 +172,77 @@ class StoredSymbols(_Symbols):
         return StoredSymbols, (self._count, self.arrays, self.limit)  # a copy starts with nothing in memory
 
     def __iter__(self) -> Iterator[str]:
-        # Neighbouring rows lie in far blocks: all are inflated once, side by side, instead of one for every row.
-        blocks = list(self._blocks.texts())
-        ends = np.empty(self._count, dtype=np.int32)  # where each symbol ends in its block
-        for number, block in enumerate(blocks):
-            found = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == END[0])
-            ends[number * BLOCK_SYMBOLS : (number + 1) * BLOCK_SYMBOLS] = found
-        for ranks in np.array_split(self._rank_of_row, -(-self._count // CHUNK_ROWS)):
-            starts = np.where(ranks % BLOCK_SYMBOLS > 0, ends[ranks.astype(np.int64) - 1] + 1, 0)
-            places = ((ranks // BLOCK_SYMBOLS).tolist(), starts.tolist(), ends[ranks].tolist())
-            for number, start, end in zip(*places, strict=True):
-                yield blocks[number][start:end].decode("utf-8")
+        reached, together = 0, _BLOCKS_READ * BLOCK_SYMBOLS
+        for start in range(0, self._count, together):
+            symbols = self._at(np.arange(start, min(start + together, self._count)))
+            if self.limit is not None:
+                reached += sum(map(len, symbols))
+                self.limit.check(f"symbols.blocks: the text of the first {start + len(symbols)} symbols", reached)
+            yield from symbols
 
     def _at(self, rows: IntArray) -> list[str]:
-        ranks = self._rank_of_row[rows]
-        found = [""] * len(ranks)
-        last, symbols = -1, [b""]
-        for place in np.argsort(ranks):  # block after block, each of which is asked for once
-            number, within = divmod(int(ranks[place]), BLOCK_SYMBOLS)
-            if number != last:
-                last, symbols = number, self._blocks.block(number).symbols()
-            found[place] = symbols[within].decode("utf-8")
-        return found
+        ranks = self._rank_of_row[rows].astype(np.int64)
+        parts = (ranks[start : start + CHUNK_ROWS] for start in range(0, len(ranks), CHUNK_ROWS))
+        return [symbol for part in parts for symbol in self._sorted.at(part)]
 
     def verify(self) -> None:
-        """Inflate everything and check it against the format specification.
+        """Read everything and check it against the format specification.
 
         Raises:
-            StorageError: symbols out of order, heads that do not fit, or an `order` that is no permutation.
+            StorageError: something is not as it must be.
         """
-        if not np.array_equal(np.sort(self._row_of_rank()), np.arange(self._count)):
-            raise StorageError("symbols.order: the rows are not a permutation of 0 … N−1")
-        before: bytes | None = None
-        for number, block in enumerate(self._blocks.texts()):
-            for symbol in parted(block):
-                if before is not None and symbol <= before:
-                    raise StorageError(f"symbols.blocks: block {number} is not sorted, or repeats a symbol")
-                before = symbol
+        blocks, seen = -(-self._count // BLOCK_SYMBOLS), np.zeros(-(-self._count // 8), dtype=np.uint8)
+        for first in range(0, blocks, _BLOCKS_VERIFIED):
+            self._sorted.verify(first, min(first + _BLOCKS_VERIFIED, blocks), seen)
 
     def find(self, symbol: str) -> int | None:
         """The row of `symbol`, or None."""
-        if self._index is not None:
-            return self._index.get(symbol)
-        try:
-            key = symbol.encode("utf-8")
-        except UnicodeEncodeError:
-            return None
-        return self._blocks.find(key)
+        return self._sorted.find(symbol)
 
     def find_each(self, symbols: Sequence[str]) -> list[int | None]:
-        """The row of each of several symbols, or None; no block is inflated twice for them."""
-        if self._index is not None:
-            return list(map(self._index.get, symbols))
-        found: list[int | None] = [None] * len(symbols)
-        for place in sorted(range(len(symbols)), key=symbols.__getitem__):  # strings sort as their UTF-8 does
-            found[place] = self.find(symbols[place])
-        return found
-
-    def index_in_memory(self) -> None:
-        """Put all symbols into a dict, which `find` uses from then on.
-
-        Raises:
-            LimitError: it takes more memory than the file that the symbols come from may take.
-            StorageError: the symbols do not follow the format specification.
-        """
-        if self._index is not None:
-            return
-        rows, index, text_bytes = self._checked_row_of_rank(), dict[str, int](), 0
-        for number, block in enumerate(self._blocks.texts()):
-            symbols = [symbol.decode("utf-8") for symbol in parted(block)]
-            first = number * BLOCK_SYMBOLS
-            index.update(zip(symbols, rows[first : first + BLOCK_SYMBOLS].tolist(), strict=True))
-            text_bytes += sum(map(sys.getsizeof, symbols))
-            if self.limit is not None:
-                taken = text_bytes + sys.getsizeof(index) + _ROW_BYTES * len(index)
-                self.limit.check(f"symbols.blocks: a dict of the symbols up to block {number}", taken)
-        if len(index) < self._count:
-            raise StorageError("symbols.blocks: a symbol appears twice")
-        self._index = index
+        """The row of each of several symbols, or None."""
+        return list(map(self._sorted.find, symbols))
 
     def ranked(self) -> Iterator[tuple[bytes, int]]:
-        """All symbols as UTF-8, sorted, each with its row; block after block, so that it takes no memory to speak of.
+        """All symbols as UTF-8, sorted, each with its row; some blocks at a time, so that it takes little memory.
 
         Raises:
             StorageError: the symbols do not follow the format specification.
         """
-        bits = self.arrays["order"].shape[1]
-        for number in range(len(self.arrays["ends"])):
-            packed = self.arrays["order"][number * BLOCK_SYMBOLS // 8 : (number + 1) * BLOCK_SYMBOLS // 8]
-            rows = bitpack.unpack(packed, [bits] * 8).reshape(-1).tolist()
-            if max(rows) >= self._count:
-                raise StorageError(f"symbols.order: a rank points to row {max(rows)} of {self._count}")
-            yield from zip(parted(self._blocks.inflate(number)), rows, strict=False)  # the last block may be short
+        bits, blocks = self.arrays["order"].shape[1], -(-self._count // BLOCK_SYMBOLS)
+        for first in range(0, blocks, _BLOCKS_READ):
+            end = min(first + _BLOCKS_READ, blocks)
+            packed = self.arrays["order"][first * BLOCK_SYMBOLS // 8 : end * BLOCK_SYMBOLS // 8]
+            rows = self._checked(bitpack.unpack(packed, [bits] * 8).reshape(-1)).tolist()
+            symbols = self._sorted.text(first, end)[:-1].split(END)
+            yield from zip(symbols, rows, strict=False)  # the last packed row of the order may hold more
 
-    def _row_of_rank(self) -> IntArray:
-        order = np.asarray(self.arrays["order"])
-        return bitpack.unpack(order, [order.shape[1]] * 8).reshape(-1)[: self._count]
-
-    def _checked_row_of_rank(self) -> IntArray:
-        rows = self._row_of_rank()
-        if int(rows.max()) >= self._count:
-            raise StorageError(f"symbols.order: a rank points to row {rows.max()} of {self._count}")
-        return rows
+    @cached_property
+    def _sorted(self) -> _core.Symbols:
+        arrays = [self.arrays[name] for name in ("blocks", "starts", "order")]
+        plain = [array.in_place()[0] if isinstance(array, StoredArray) else array for array in arrays]
+        flat = [np.ascontiguousarray(array).reshape(-1) for array in plain]
+        symbols = _core.Symbols(self._count, np.asarray(self.arrays["strings"]).tobytes(), *flat)
+        stored = [array for array in arrays if isinstance(array, StoredArray)]
+        if stored:  # all three: they are in one file
+            checks, starts = stored[0].checks, [array.start for array in stored]
+            notice, stamp = checks.notice_changes, checks.content.stamp
+            symbols.watch(checks.good, starts[0], starts[1], starts[2], checks.check, notice, stamp)
+        return symbols
 
     @cached_property
     def _rank_of_row(self) -> IntArray:
         # Only one direction is stored. The other costs a scatter over N integers at first use (0.1 s for 10 million).
+        order = np.asarray(self.arrays["order"])
+        rows = self._checked(bitpack.unpack(order, [order.shape[1]] * 8).reshape(-1)[: self._count])
         ranks = np.zeros(self._count, dtype=np.uint32)
-        ranks[self._checked_row_of_rank()] = np.arange(self._count, dtype=np.uint32)
+        ranks[rows] = np.arange(self._count, dtype=np.uint32)
         return ranks
+
+    def _checked(self, rows: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.unsignedinteger[Any]]:
+        if int(rows.max()) >= self._count:
+            raise StorageError(f"symbols.order: a rank points to row {rows.max()} of {self._count}")
+        return rows
 
 
 def suggestion(symbol: str, known: Container[str]) -> str | None:
@@ -315,6 +284,40 @@ def encoded_symbol(symbol: str, row: int) -> bytes:
     return encoded
 
 
+def symbols_text(symbols: Iterable[bytes]) -> bytes:
+    """Symbols one after another, each followed by 0xFF."""
+    return b"".join([symbol + END for symbol in symbols])
+
+
+def survey(builder: _core.SymbolBuilder, text: bytes, rows: Sequence[int], row_before: int) -> None:
+    """Let a builder see the next sorted symbols, as text, for the first time.
+
+    Args:
+        builder: of all symbols.
+        text: see `symbols_text`.
+        rows: their rows.
+        row_before: the row of the symbol before them.
+
+    Raises:
+        TableError: a symbol follows itself.
+        StorageError: a symbol is not in its place, or not UTF-8, in a file that they come from.
+    """
+    found = builder.survey(text)
+    if found is None:
+        return
+    fault, place = found
+    symbol = text.split(END, place + 1)[place]
+    if fault == "repeated":
+        raise repeated_symbol(symbol, rows[place - 1] if place else row_before, rows[place])
+    wrong = "not in its place" if fault == "unsorted" else fault
+    raise StorageError(f"symbols.blocks: {symbol[:100].decode('utf-8', 'replace')!r} is {wrong}")
+
+
+def start_bits(block_bytes: int) -> int:
+    """Bits of a place in `blocks`, which has so many bytes."""
+    return bitpack.bits_for(block_bytes + 1)
+
+
 def packed_order(rows: IntArray, count: int) -> npt.NDArray[np.uint8]:
     """Rows of a table of `count`, by rank, as `order` has them: eight to a packed row, the last one filled with 0."""
     padded = np.zeros(-(-len(rows) // 8) * 8, dtype=np.uint32)
@@ -331,19 +334,17 @@ def repeated_symbol(symbol: bytes, *rows: int) -> TableError:
 
 
 def _check_shapes(count: int, arrays: Mapping[str, ArrayInFile]) -> None:
-    blocks = -(-count // BLOCK_SYMBOLS)
+    width = start_bits(arrays["blocks"].size)
     expected = {
-        "blocks": (np.uint8, (arrays["blocks"].size,)),
-        "ends": (np.uint64, (blocks,)),
-        "heads": (np.uint8, (arrays["heads"].size,)),
-        "order": (np.uint8, (-(-count // 8), bitpack.bits_for(count))),
+        "strings": (arrays["strings"].size,),
+        "blocks": (arrays["blocks"].size,),
+        "starts": (-(-count // BLOCK_SYMBOLS) + 1, bitpack.row_bytes([width, width])),
+        "order": (-(-count // 8), bitpack.bits_for(count)),
     }
-    for name, (dtype, shape) in expected.items():
+    for name, shape in expected.items():
         array = arrays[name]
-        if array.dtype != dtype or array.shape != shape:
+        if array.dtype != np.uint8 or array.shape != shape:
             raise StorageError(
-                f"symbols.{name}: expected {np.dtype(dtype).name} of shape {shape} for {count} symbols, "
+                f"symbols.{name}: expected uint8 of shape {shape} for {count} symbols, "
                 f"got {array.dtype} of shape {array.shape}"
             )
-    if int(arrays["ends"][-1]) != arrays["blocks"].size:
-        raise StorageError("symbols.ends: the last block does not end where the blocks end")
