@@ -384,6 +384,7 @@ void choose_isa_or_fail() {
 
 NB_MODULE(_core, module) {
   using namespace kdcode;
+  nb::set_leak_warnings(false);  // tables may live until the interpreter ends
   choose_isa_or_fail();
   translate_refusals();
   module.def(

@@ -1,7 +1,9 @@
 """Symbols of a mapped file: lookups check what they read, notice changes, cost few calls, and may share a file."""
 
+import gc
 import os
 import random
+import weakref
 
 import pytest
 from counted_work import calls_made
@@ -54,6 +56,19 @@ def test_a_lookup_is_a_few_calls(path):
     assert calls_made(lambda: mapped.row_of(symbol)) <= counted + 6
     assert calls_made(lambda: symbol in mapped) <= counted + 6
     assert calls_made(lambda: mapped.rows_of([symbol] * 1000)) <= counted + 1100
+
+
+def test_a_file_is_let_go_as_soon_as_nobody_holds_its_table(path):
+    """No cycle of references waits for the collector."""
+    mapped = load(path)
+    assert mapped.row_of(words(8)[7]) == 7
+    watched = weakref.ref(mapped.symbols.arrays["blocks"].checks.content)
+    gc.disable()
+    try:
+        del mapped
+        assert watched() is None
+    finally:
+        gc.enable()
 
 
 def test_threads_that_look_up_at_once_get_right_answers(path):
