@@ -5,9 +5,7 @@
 
 #include "bindings.hpp"
 
-#include <algorithm>
 #include <nanobind/stl/optional.h>
-
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -94,9 +92,7 @@ void bind_bits(nb::module_& module) {
              "One of many values of `bits` bits each that stand one after another.");
 }
 
-Bytes bytes_of(const nb::bytes& object) {
-  return {static_cast<const std::uint8_t*>(object.data()), object.size()};
-}
+Bytes bytes_of(const nb::bytes& object) { return {static_cast<const std::uint8_t*>(object.data()), object.size()}; }
 
 template <class Container>
 nb::bytes as_bytes(const Container& container) {
@@ -326,7 +322,8 @@ void bind_symbols(nb::module_& module) {
            nb::arg("check"), nb::arg("notice_changes"), nb::arg("stamp").none(),
            "Check what is read of a file: which pieces are good, where the arrays begin, and who checks the others.")
       .def("find", &SymbolsInArrays::find, nb::arg("symbol"), "The row of a symbol.")
-      .def("at", &SymbolsInArrays::at, nb::arg("ranks"), nb::sig("def at(self, ranks: numpy.typing.NDArray[numpy.int64]) -> list[str]"), "The symbols of (n,) ranks.")
+      .def("at", &SymbolsInArrays::at, nb::arg("ranks"),
+           nb::sig("def at(self, ranks: numpy.typing.NDArray[numpy.int64]) -> list[str]"), "The symbols of (n,) ranks.")
       .def("text", &SymbolsInArrays::text, nb::arg("first"), nb::arg("end"),
            "The symbols of the blocks from `first` to `end`, each followed by 0xFF.")
       .def("verify", &SymbolsInArrays::verify_blocks, nb::arg("first"), nb::arg("end"), nb::arg("seen"),

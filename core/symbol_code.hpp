@@ -1,5 +1,6 @@
 // The two prefix codes that sorted symbols are written in: one of strings of 1 to 15 bytes that are frequent in them,
-// one of how many bytes a symbol shares with the one before. docs/format.md, "Symbols", has the form they are stored in.
+// one of how many bytes a symbol shares with the one before. docs/format.md, "Symbols", has the form they are stored
+// in.
 #pragma once
 
 #include <array>

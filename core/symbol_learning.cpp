@@ -159,15 +159,16 @@ class Learner {
       const std::size_t first = pairs[start] >> 16, second = pairs[start] & 0xffff;
       std::string text = strings_[first].text + strings_[second].text;
       const std::size_t size = text.size();
-      found.push_back({std::move(text), end - start,
-                       gain(end - start, total, parser_.costs[first] + parser_.costs[second], size)});
+      found.push_back(
+          {std::move(text), end - start, gain(end - start, total, parser_.costs[first] + parser_.costs[second], size)});
     }
     keep_best(merged(std::move(found)));
   }
 
   // Candidates by their text, those of the same text added up.
   static std::vector<Candidate> merged(std::vector<Candidate> found) {
-    std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.text < b.text; });
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.text < b.text; });
     std::vector<Candidate> distinct;
     for (Candidate& one : found) {
       if (!distinct.empty() && distinct.back().text == one.text) {

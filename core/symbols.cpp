@@ -104,7 +104,12 @@ bool precedes_or_equals(Bytes a, Bytes b) {
 class Search {
  public:
   Search(const SymbolCode& code, std::uint64_t block, Bytes symbol, Bytes head, Bytes codes)
-      : code_(code), symbol_(symbol), block_(block), bits_(codes), length_(head.size()), shared_(length_),
+      : code_(code),
+        symbol_(symbol),
+        block_(block),
+        bits_(codes),
+        length_(head.size()),
+        shared_(length_),
         equal_(common_prefix(head, symbol)) {}
 
   // The place of the symbol among the first `count` symbols of the block.

@@ -45,11 +45,11 @@ struct Answer {
 
 // Stored symbols. What they read may change meanwhile: that gives wrong answers, and never a bad access.
 struct Symbols {
-  std::uint64_t count = 0;         // N, at least 1
-  CheckedBytes blocks;             // the heads of all blocks, and then the blocks
-  CheckedBytes starts;             // for each block, and at the end, where its head and the block itself begin in
-                                   // `blocks`: rows of two numbers of `place_bits` bits
-  CheckedBytes order;              // the rows of the ranks: N numbers of `row_bits` bits
+  std::uint64_t count = 0;  // N, at least 1
+  CheckedBytes blocks;      // the heads of all blocks, and then the blocks
+  CheckedBytes starts;      // for each block, and at the end, where its head and the block itself begin in
+                            // `blocks`: rows of two numbers of `place_bits` bits
+  CheckedBytes order;       // the rows of the ranks: N numbers of `row_bits` bits
   unsigned place_bits = 1, row_bits = 1;  // at most 41
   SymbolCode code;
 
@@ -111,8 +111,8 @@ class SymbolBuilder {
   // Completes the last block, and gives the pair of starts behind it.
   void finish();
 
-  // What was written, for the caller to take. `starts` are pairs: where a head begins among the heads, and where a block
-  // begins among the blocks; see pack_starts.
+  // What was written, for the caller to take. `starts` are pairs: where a head begins among the heads, and where a
+  // block begins among the blocks; see pack_starts.
   std::vector<std::uint8_t> heads, blocks;
   std::vector<std::uint64_t> starts;
   // Forgets what the caller has taken.

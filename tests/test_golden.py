@@ -81,10 +81,4 @@ def test_it_is_saved_to_the_same_bytes(name, tmp_path, monkeypatch):
 def test_the_same_table_made_anew_gives_the_same_bytes(name, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "__version__", WRITTEN_BY)
     save(made_now()[name], tmp_path / "anew.kdc")
-    golden = load(FOLDER / f"{name}.kdc")
-    if "blocks" in getattr(golden.symbols, "arrays", {}):
-        # Another deflate may find other bytes for the same symbols; everything after them moves with their size.
-        anew = load(tmp_path / "anew.kdc")
-        if not np.array_equal(anew.symbols.arrays["blocks"], golden.symbols.arrays["blocks"]):
-            pytest.skip("this Python comes with another deflate")
     assert (tmp_path / "anew.kdc").read_bytes() == (FOLDER / f"{name}.kdc").read_bytes()

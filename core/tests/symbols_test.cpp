@@ -57,7 +57,8 @@ Built build(const std::vector<std::string>& sorted) {
   for (std::uint64_t rank = 0; rank < built.count; ++rank) {
     for (unsigned bit = 0; bit < bits; ++bit) {
       const std::uint64_t place = rank * bits + bit;
-      if (((built.count - 1 - rank) >> bit & 1) != 0) built.order[place / 8] |= static_cast<std::uint8_t>(1 << place % 8);
+      if (((built.count - 1 - rank) >> bit & 1) != 0)
+        built.order[place / 8] |= static_cast<std::uint8_t>(1 << place % 8);
     }
   }
   return built;
@@ -125,10 +126,15 @@ TEST(what_cannot_be_stored_is_found_with_its_place) {
     const auto finding = SymbolBuilder(3).survey(bytes_of(text));
     return std::pair(finding.fault, finding.place);
   };
-  CHECK(fault("a\xff" "a\xff") == std::pair(Fault::repeated, std::size_t{1}));
-  CHECK(fault("a\xff" "c\xff" "b\xff") == std::pair(Fault::unsorted, std::size_t{2}));
-  CHECK(fault("ab\xff" "a\xff") == std::pair(Fault::unsorted, std::size_t{1}));
-  CHECK(fault("a\xff" "b") == std::pair(Fault::no_end, std::size_t{1}));
+  CHECK(fault("a\xff"
+              "a\xff") == std::pair(Fault::repeated, std::size_t{1}));
+  CHECK(fault("a\xff"
+              "c\xff"
+              "b\xff") == std::pair(Fault::unsorted, std::size_t{2}));
+  CHECK(fault("ab\xff"
+              "a\xff") == std::pair(Fault::unsorted, std::size_t{1}));
+  CHECK(fault("a\xff"
+              "b") == std::pair(Fault::no_end, std::size_t{1}));
   CHECK(fault("\xc3\xff") == std::pair(Fault::not_utf8, std::size_t{0}));
   CHECK(fault("\xed\xa0\x80\xff") == std::pair(Fault::not_utf8, std::size_t{0}));
   CHECK(fault(std::string(65'536, 'a') + "\xff") == std::pair(Fault::too_long, std::size_t{0}));
@@ -153,7 +159,8 @@ TEST(any_bytes_may_stand_for_symbols) {
     symbols->find(bytes_of("item_abc"));
     SymbolReader reader(*symbols);
     const bool opened = reader.open(next() % symbols->block_count()).state == Answer::State::found;
-    while (opened && !reader.at_end() && reader.next().state == Answer::State::found) CHECK(reader.symbol().size() < 65'552);
+    while (opened && !reader.at_end() && reader.next().state == Answer::State::found)
+      CHECK(reader.symbol().size() < 65'552);
   }
 }
 
