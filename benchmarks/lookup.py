@@ -128,13 +128,12 @@ def symbol_lookups(size: Size) -> Iterator[Record]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.kdc"
         save(made_table(SPECS["linear int8"], count, StoredSymbols.build(names)), path)
-        stored, indexed = load(path), load(path)
-        indexed.index_symbols()
-        everyone = {}
-        for name, coded in {"coded[symbol]": stored, "coded[symbol], index_symbols": indexed}.items():
-            everyone[name] = Contender(coded.__getitem__, setting=compiled.ALWAYS)
-            everyone[name + PLAIN] = Contender(coded.__getitem__, setting=compiled.NEVER)
-            coded[few]  # each was looked up before
+        coded, name = load(path), "coded[symbol]"
+        everyone = {
+            name: Contender(coded.__getitem__, setting=compiled.ALWAYS),
+            name + PLAIN: Contender(coded.__getitem__, setting=compiled.NEVER),
+        }
+        coded[few]  # each was looked up before
         found = timed(
             everyone, lambda calls: [few[number] for number in draw.integers(asked, size=calls)], size.symbol_plan
         )

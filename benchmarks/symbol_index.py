@@ -10,7 +10,7 @@ Every index is opened and asked in processes of its own, and files are in the pa
 processor time, of strings that were never hashed before, in two ways:
 
     warm    among 1,000 symbols, each of which was looked up before
-    spread  drawn uniformly from all, after 100,000 others: the worst case for anything that remembers what it saw last
+    spread  drawn uniformly from all, after 100,000 others: the worst case for caches
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,16 +122,8 @@ def open_kdcode(folder: Path) -> Lookup:
     return load(folder / "table.kdc").row_of
 
 
-def open_indexed(folder: Path) -> Lookup:
-    """Map the file, and put its symbols into a dict."""
-    coded = load(folder / "table.kdc")
-    coded.index_symbols()
-    return coded.row_of
-
-
 INDEXES: dict[str, tuple[Callable[[list[str], Path], int], Callable[[Path], Lookup]]] = {
     "kdcode": (build_kdcode, open_kdcode),
-    "kdcode, index_symbols": (build_kdcode, open_indexed),
     "marisa-trie": (build_marisa, open_marisa),
     "sorted array": (build_sorted, open_sorted),
     "dict of text": (build_dict, open_dict),
@@ -276,9 +267,7 @@ def main() -> None:
         asked = questions(symbols, lookups)
         records += [measure(name, symbols, kind, asked, repeats) for name in INDEXES]
     settings = {"lookups": lookups, "repeats": repeats, "seed": 2}
-    write_result(
-        arguments.output, settings, records, ("numpy", "marisa-trie"), versions={"zlib": zlib.ZLIB_RUNTIME_VERSION}
-    )
+    write_result(arguments.output, settings, records, ("numpy", "marisa-trie"))
     print(table(records))
 
 

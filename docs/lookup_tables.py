@@ -100,7 +100,7 @@ def lookup_sizes() -> str:
 def lookup_symbols() -> str:
     """Symbols, one by one."""
     found = {row["contender"]: row for row in _part("symbols")}
-    names = {"coded[symbol]": "`coded[symbol]`", "coded[symbol], index_symbols": "the same after `index_symbols()`"}
+    names = {"coded[symbol]": "`coded[symbol]`"}
     lines = [
         [words, *(f"{found[name + way]['us']:.1f} µs" for way in ("", ", not compiled"))]
         for name, words in names.items()

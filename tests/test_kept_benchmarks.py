@@ -141,12 +141,11 @@ def looked_up():
     return {(row["symbols"], row["index"]): row for row in rows_of("symbol_index")}
 
 
-def test_a_symbol_that_was_looked_up_before_is_found_in_five_microseconds(looked_up):
+def test_a_symbol_is_found_in_two_microseconds(looked_up):
     for symbols in (100_000, 400_000, 10_000_000):
-        assert looked_up[symbols, "kdcode"]["warm_ns"] <= 5000
-        assert looked_up[symbols, "kdcode, index_symbols"]["warm_ns"] <= 1000
-    assert looked_up[400_000, "kdcode"]["spread_ns"] <= 5000
-    assert looked_up[400_000, "kdcode, index_symbols"]["spread_ns"] <= 1000
+        assert looked_up[symbols, "kdcode"]["warm_ns"] <= 2000
+    for symbols in (100_000, 400_000):
+        assert looked_up[symbols, "kdcode"]["spread_ns"] <= 2000
 
 
 def test_ten_million_rows_are_opened_and_asked_at_once(looked_up):

@@ -4,8 +4,8 @@ Of a .kdc file, the limit covers what the file decides: loading it, looking up a
 symbols, and the working memory of encoding, neighbours and verification. It does not cover what the caller asks for by
 name: all codes, a decoded table, the vectors of many rows. Of other formats, it covers the table that is read.
 
-A .kdc file takes a small multiple of its size in any case, and only deflated symbols could grow by more. So the default
-is there for files that were made to do harm, and no honest table comes near it.
+A .kdc file takes a small multiple of its size in any case, and only symbols, which share bytes, could grow by more. So
+the default is there for files that were made to do harm, and no honest table comes near it.
 """
 
 from __future__ import annotations

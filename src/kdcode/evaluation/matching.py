@@ -183,7 +183,7 @@ def _equal(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     if isinstance(ours, StoredSymbols) and isinstance(theirs, StoredSymbols):
         pairs = ((ours.arrays[name], theirs.arrays[name]) for name in ours.arrays)
         if all(np.array_equal(one, other) for one, other in pairs):
-            return True  # other bytes may be the same symbols: another zlib deflates them otherwise
+            return True  # other bytes may be the same symbols: another writer chooses other strings
     return all(map(operator.eq, ours, theirs))
 
 
