@@ -47,7 +47,8 @@ def test_rows_take_what_they_may_to_the_length_of_a_row(table, codec, share, is_
     before = error_of(codec, blocks, table)
     most = round(share * bytes_of(codec, blocks))
     taken = within_bytes(codec, table.matrix, weights, blocks, most)
-    least = most - max(codec.spec.lengths) if share < 1 else NEAR_ENOUGH * most
+    to_a_block = most - max(codec.spec.lengths)
+    least = to_a_block if share < 1 else min(to_a_block, NEAR_ENOUGH * most)
     assert least <= bytes_of(codec, blocks) == taken <= most
     assert (error_of(codec, blocks, table) > before) == (share < 1)
 

@@ -132,21 +132,21 @@ class BlockRows:
     @cached_property
     def core(self) -> _core.BlockRows:
         """The same rows for the core, which neither copies nor keeps what is in them."""
-        arrays, starts = {}, []
         good: npt.NDArray[Any] = _NO_BYTES
+        arrays, places = [], []
         for name, absent in (("codes", _NO_BYTES), ("row_classes", _NO_BYTES), ("row_starts", _NO_STARTS)):
-            tensor = self._tensors.get(name, absent)
-            start = 0
+            tensor, place = self._tensors.get(name, absent), 0
             if isinstance(tensor, StoredArray):
-                tensor, start, good = tensor.in_place()
-            arrays[name] = np.ascontiguousarray(tensor).reshape(-1)
-            starts.append(start)
+                tensor, place, good = tensor.in_place()
+            arrays.append(np.ascontiguousarray(tensor).reshape(-1))
+            places.append(place)
         breaks = np.array(self._tensors.get("row_breaks", _NO_BREAKS), dtype=np.uint64).reshape(-1, 2)
         if self.rows_per_block > 1 and not len(breaks):
             raise StorageError("row_breaks: missing")
-        lengths = np.array(self.lengths, dtype=np.uint32)
-        shape = (lengths, len(self), self.rows_per_block)
-        return _core.BlockRows(*shape, *arrays.values(), breaks, good.view(np.uint8), starts)
+        lengths, (codes, classes, starts) = np.array(self.lengths, dtype=np.uint32), arrays
+        return _core.BlockRows(
+            lengths, len(self), self.rows_per_block, codes, classes, starts, breaks, good.view(np.uint8), places
+        )
 
     def notice_changes(self) -> None:
         """Take no part of a file for checked any more where somebody has written to it."""

@@ -32,7 +32,7 @@ _NATURALLY_CLOSE = 0.015
 """How near to the bits that are asked for, as a share of them, natural rows have to come."""
 _NATURAL_GAIN, _CLASS_GAIN = 0.005, 0.001
 """By what share the cost has to fall for another round."""
-_ADJUSTMENTS = 16
+_ADJUSTMENTS = 24
 """Steps that are tried at most, to come near to the bits that are asked for."""
 _MOST_OCTAVES = 0.3
 """By how much the step changes at once, at most."""
@@ -111,7 +111,7 @@ class Fit:
         self,
         coordinates: FloatArray,
         extremes: FloatArray,
-        states: int = 8,
+        states: int = 64,
         weights: DoubleArray | None = None,
         statistics: LevelStatistics | None = None,
         together: int = 1,
