@@ -19,7 +19,7 @@ from kdcode.codec.transform.centroids import Centroids
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.rotation import product, reflection_vectors, rounded_matrix
 from kdcode.codec.transform.rows import BlockRows, BlockWriter
-from kdcode.codec.transform.spec import SIDE_UNIT, TransformSpec
+from kdcode.codec.transform.spec import MOST_SIDES, SIDE_UNIT, TransformSpec
 from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import ArrayInFile, PackedRows
 
@@ -224,6 +224,7 @@ class Transform(Codec):
             spec.rows_per_block,
             spec.states,
             spec.signs,
+            spec.codebook_size,
             stored["group_sizes"],
             stored["group_contexts"],
             np.array(spec.lengths, dtype=np.uint32),
@@ -240,6 +241,11 @@ class Transform(Codec):
             np.ascontiguousarray(centroids),
             self.nominal_step,
         )
+
+    @cached_property
+    def active(self) -> int:
+        """How many coordinates have levels: the first ones, all others are zero."""
+        return int(self.stored["group_sizes"].sum())
 
     @classmethod
     def from_weights(cls, spec: Any, weights: Any) -> Self:  # noqa: ANN401 - not used
@@ -526,7 +532,7 @@ class Transform(Codec):
         if spec.centroids:
             others[:, 0] = encoded.numbers.reshape(-1)[:count]
         others[:, 1] = encoded.others[block, 0]
-        active = int(self.stored["group_sizes"].sum())
+        active = self.active
         known, sides = encoded.others[block, 1].astype(np.int64), encoded.others[block, 2].astype(np.int64)
         own = np.clip(known - place * active, 0, min(active, spec.most_sides))
         after = np.maximum(known - place * active - own, 0)
@@ -558,12 +564,13 @@ class Transform(Codec):
             count,
             whole.reshape(blocks, -1),
             named.reshape(blocks, -1),
-            np.stack([others[first, 1], np.minimum(known, spec.most_sides).astype(np.uint32), joined], axis=1),
+            np.stack([others[first, 1], np.minimum(known, MOST_SIDES).astype(np.uint32), joined], axis=1),
             np.zeros((blocks, max(spec.lengths)), dtype=np.uint8),
         )
         room = np.zeros(blocks, dtype=np.int32)
         self.core.write(found.multiples, found.numbers, found.others, room, found.packed)
-        wrong = (others[:, 1] != found.others[block, 0]) | (room[block] != known[block])
+        there = np.diff([*first, count]) * self.active  # sides of rows that a last block lacks are those of zeros
+        wrong = (others[:, 1] != found.others[block, 0]) | (np.minimum(room, there) != known)[block]
         if wrong.any():
             row = int(wrong.argmax())
             length = spec.lengths[int(found.others[block[row], 0])]
