@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "dispatch.hpp"
 
@@ -554,6 +555,7 @@ int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* number
     for (std::size_t i = written.size(); i-- > 0 && ++written[i] == 0;) continue;
   };
   for (const Op& op : ops) {
+    if (op.frequency == 0) return std::numeric_limits<int>::min();  // a level that the tables have not
     const std::uint32_t unit = range >> op.bits;
     low += unit * op.start;
     range = unit * op.frequency;

@@ -215,7 +215,12 @@ class Decoder:
     """The range decoder of one block; `trace` has the range, the code and the place of every symbol and bit."""
 
     def __init__(self, block: bytes) -> None:
-        self.code, self.range, self.renewals, self.block = int.from_bytes((block + bytes(3))[:3], "big"), 2**24, 0, block
+        self.code, self.range, self.renewals, self.block = (
+            int.from_bytes((block + bytes(3))[:3], "big"),
+            2**24,
+            0,
+            block,
+        )
         self.trace: list[tuple[int, int, int]] = []
 
     def symbol(self, sizes: list[int], places: int) -> int:
@@ -275,7 +280,9 @@ class Levels:
             for size, group_context in self.groups:
                 assert size in (1, 2, 4)
                 assert len(row) % 4 + size <= 4
-                context = min(max(group_context + int(self.tensors["class_contexts"][own]), 0), self.meta["contexts"] - 1)
+                context = min(
+                    max(group_context + int(self.tensors["class_contexts"][own]), 0), self.meta["contexts"] - 1
+                )
                 quantizers, later = [], state
                 for _ in range(size):  # parities are felt four coordinates later at the soonest
                     quantizers.append(later % 2)
@@ -345,7 +352,9 @@ def most_probable(sizes: list[list[int]], least: int) -> list[tuple[int, tuple[i
     ]
     found: list[tuple[int, tuple[int, ...]]] = [(1, ())]
     for place, (own, order) in enumerate(zip(sizes, orders, strict=True)):
-        most = math.prod(max((s[v] for v in o), default=0) for s, o in zip(sizes[place + 1 :], orders[place + 1 :], strict=True))
+        most = math.prod(
+            max((s[v] for v in o), default=0) for s, o in zip(sizes[place + 1 :], orders[place + 1 :], strict=True)
+        )
         found = [
             (product * own[v], (*ranks, rank))
             for product, ranks in found
@@ -353,7 +362,9 @@ def most_probable(sizes: list[list[int]], least: int) -> list[tuple[int, tuple[i
             if product * own[v] * most >= least
         ]
     found.sort(key=lambda one: (-one[0], one[1]))
-    return [(product, tuple(order[rank] for order, rank in zip(orders, ranks, strict=True))) for product, ranks in found]
+    return [
+        (product, tuple(order[rank] for order, rank in zip(orders, ranks, strict=True))) for product, ranks in found
+    ]
 
 
 def share_out(counts: list[int], total: int, places: int) -> list[int]:

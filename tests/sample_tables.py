@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from kdcode.codec.transform.reflections import rounded_reflections
 
 from kdcode.codec import Codec, CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.row_scales import fit_levels
