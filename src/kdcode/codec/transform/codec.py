@@ -436,7 +436,7 @@ class Transform(Codec):
         if beam < 1 or sweeps < 0:
             raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
         encoded = self.encode_blocks(np.atleast_2d(array))
-        codes = self.codes_of(*self._row_numbers(encoded)).astype(np.int64)
+        codes = self.codes_of(*self.row_numbers(encoded)).astype(np.int64)
         return codes.reshape(*array.shape[:-1], codes.shape[1])
 
     def coordinates(self, vectors: FloatArray) -> FloatArray:
@@ -524,7 +524,7 @@ class Transform(Codec):
                     raise OptionError(f"lengths: blocks of {lengths[classes[-1]]} bytes are too short for any code")
                 found.multiples[some], found.others[some], found.packed[some] = multiples, others, packed
 
-    def _row_numbers(self, encoded: EncodedBlocks) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+    def row_numbers(self, encoded: EncodedBlocks) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
         """(n, d) multiples and (n, 4) other numbers of the rows of blocks; see `codes_of`."""
         spec, count = self.spec, encoded.rows
         block, place = np.divmod(np.arange(count), spec.rows_per_block)
