@@ -74,6 +74,7 @@ class HeldTransform {
 };
 
 void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_block, unsigned states, bool signs,
+                    std::uint32_t values,
                     const Vector<std::uint8_t>& group_sizes, const Vector<std::uint8_t>& group_contexts,
                     const Vector<std::uint32_t>& lengths, const Vector<std::int8_t>& class_contexts,
                     const Vector<std::uint16_t>& magnitudes, const Vector<std::uint8_t>& weights,
@@ -82,7 +83,7 @@ void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_b
                     const Vector<float>& matrix_scales, const Matrix<float>& rotation, const Matrix<float>& centroids,
                     float unit) {
   LevelShape levels;
-  levels.dim = dim, levels.rows = rows_per_block, levels.states = states, levels.has_signs = signs;
+  levels.dim = dim, levels.rows = rows_per_block, levels.states = states, levels.has_signs = signs, levels.values = values;
   levels.group_sizes = group_sizes.span(), levels.group_contexts = group_contexts.span();
   levels.lengths = lengths.span(), levels.class_contexts = class_contexts.span();
   levels.magnitudes = magnitudes.span(), levels.weights = weights.span();
@@ -114,7 +115,7 @@ void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_b
     case Damage::too_long:
       refuse("StorageError", "codes: the levels of " + which + " take more bytes than it has");
     case Damage::too_large:
-      refuse("StorageError", "codes: a level of " + which + " has more than 17 bits");
+      refuse("StorageError", "codes: a level of " + which + " is not below K, or has more than 17 bits");
     default:
       refuse("StorageError", "codes: " + which + " is a number that stands for no level");
   }
@@ -342,7 +343,7 @@ void bind_transform(nb::module_& module) {
           },
           "Refuse rows whose blocks do not begin where those before them end; all bytes must have been checked.");
   nb::class_<HeldTransform>(module, "Transform", "A transform codec.")
-      .def("__init__", make_transform, nb::arg("dim"), nb::arg("rows_per_block"), nb::arg("states"), nb::arg("signs"),
+      .def("__init__", make_transform, nb::arg("dim"), nb::arg("rows_per_block"), nb::arg("states"), nb::arg("signs"), nb::arg("values"),
            nb::arg("group_sizes"), nb::arg("group_contexts"), nb::arg("lengths"), nb::arg("class_contexts"),
            nb::arg("magnitudes"), nb::arg("weights"), nb::arg("centroid_frequencies"), nb::arg("mean"),
            nb::arg("steps"), nb::arg("sides"), nb::arg("matrix"), nb::arg("matrix_scales"), nb::arg("rotation"),

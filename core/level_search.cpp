@@ -111,7 +111,7 @@ void LevelSearch::trace(std::size_t state, const float* coordinates, std::int32_
     const std::int32_t magnitude = choice_magnitudes_[(2 * quantizer + parity) * stride + i];
     const std::int32_t multiple = magnitude == 0 ? 0 : 2 * magnitude - static_cast<std::int32_t>(quantizer);
     const std::size_t place = i / active * codec_.dim() + i % active;
-    multiples[place] = coordinates[place] < 0 ? -multiple : multiple;
+    multiples[place] = coordinates[place] < 0 && codec_.tables().has_signs() ? -multiple : multiple;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "dispatch.hpp"
 
@@ -92,6 +93,11 @@ std::uint32_t value_of(std::int32_t multiple, unsigned quantizer) {
   return magnitude == 0 ? 0 : multiple > 0 ? 2 * magnitude - 1 : 2 * magnitude;
 }
 
+// What a multiple is in a code: 0, 1, 2, 3, 4 for 0, 1, -1, 2, -2.
+std::uint32_t code_value_of(std::int32_t multiple) {
+  return 2 * static_cast<std::uint32_t>(std::abs(multiple)) - (multiple > 0 ? 1 : 0);
+}
+
 // The group as tables have it: coordinates of quantizer 0 first. The order maps a place in the table to a coordinate.
 struct Order {
   std::uint8_t ones = 0;
@@ -120,8 +126,8 @@ constexpr auto orders = [] {
 }();
 
 // A tuple behind the escape of a main table, in the order of the table.
-void read_tail(const LevelTables& tables, unsigned size, unsigned context, unsigned ones, Reader* reader,
-               std::int32_t* multiples) {
+void read_tail(const LevelTables& tables, std::uint32_t values, unsigned size, unsigned context, unsigned ones,
+               Reader* reader, std::int32_t* multiples) {
   const Tail& tail = tables.tail(size, context, ones);
   const std::uint32_t place = reader->place_of(tail_bits);
   const auto after = std::upper_bound(tail.starts.begin(), tail.starts.end(), place);
@@ -134,6 +140,9 @@ void read_tail(const LevelTables& tables, unsigned size, unsigned context, unsig
     } else {
       const unsigned quantizer = i >= size - ones;
       multiples[i] = multiple_of(read_value(tables.marginal(context, quantizer), reader), quantizer);
+      if (code_value_of(multiples[i]) < values) continue;
+      reader->damage = Damage::too_large;
+      multiples[i] = 0;
     }
   }
 }
@@ -141,6 +150,7 @@ void read_tail(const LevelTables& tables, unsigned size, unsigned context, unsig
 // What the lanes of a kernel call where a group was escaped.
 struct EscapeReader {
   const LevelTables* tables;
+  std::uint32_t values;
   const std::uint8_t* bytes;
   std::uint32_t stride;
   std::size_t first_block;
@@ -154,7 +164,7 @@ struct EscapeReader {
     Reader reader{own.bytes + std::size_t{lane} * own.stride, readers->code[lane], readers->range[lane],
                   readers->place[lane], own.stride - 4};
     std::int32_t multiples[4] = {};
-    read_tail(*own.tables, size, context, ones, &reader, multiples);
+    read_tail(*own.tables, own.values, size, context, ones, &reader, multiples);
     readers->code[lane] = reader.code;
     readers->range[lane] = reader.range;
     readers->place[lane] = reader.place;
@@ -181,10 +191,11 @@ struct EscapeReader {
 };
 
 // What follows the levels of a block.
-Damage finish(std::uint32_t code, std::uint32_t range, std::uint32_t place, std::uint32_t length, Sides* sides) {
+Damage finish(std::uint32_t code, std::uint32_t range, std::uint32_t place, std::uint32_t length, unsigned most,
+              Sides* sides) {
   const int room = room_of(range, place, length);
   if (room < 0) return Damage::too_long;
-  sides->count = std::min<std::uint32_t>(static_cast<std::uint32_t>(room), most_sides);
+  sides->count = std::min<std::uint32_t>(static_cast<std::uint32_t>(room), most);
   sides->above = std::min(code / (range >> sides->count), (1u << sides->count) - 1);
   return Damage::none;
 }
@@ -210,13 +221,15 @@ std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char
     return refuse("magnitudes: they do not fit the weights, or there are more than 64 contexts");
   }
   made->dim_ = shape.dim;
+  made->values_ = shape.values;
   made->lengths_.assign(shape.lengths.begin(), shape.lengths.end());
   made->class_contexts_.assign(shape.class_contexts.begin(), shape.class_contexts.end());
   made->group_sizes_.assign(shape.group_sizes.begin(), shape.group_sizes.end());
   made->group_contexts_.assign(shape.group_contexts.begin(), shape.group_contexts.end());
   for (const std::uint32_t length : made->lengths_) {
-    if (length > 8 * shape.rows * shape.dim + 64)
-      return refuse("lengths: a block takes at most 8 bytes a level and 64");
+    if (length > std::min(8 * shape.rows * shape.dim + 64, most_length)) {
+      return refuse("lengths: a block takes at most 8 bytes a level and 64, and 67,108,864 altogether");
+    }
     made->longest_ = std::max(made->longest_, length);
   }
   std::size_t covered = 0;
@@ -258,6 +271,7 @@ std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char
   plan.groups = static_cast<std::uint32_t>(made->group_sizes_.size());
   plan.dim = static_cast<std::uint32_t>(covered);
   plan.width = (plan.dim + 3) / 4 * 4;
+  made->sides_ = static_cast<unsigned>(std::min<std::size_t>(most_sides, shape.rows * covered));
   plan.rows = static_cast<std::uint32_t>(shape.rows);
   plan.contexts = made->tables_.contexts();
   for (const unsigned size : {1u, 2u, 4u}) plan.first_table[size] = made->tables_.number(size, 0);
@@ -355,7 +369,7 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
       readers.code[lane] = reader.code, readers.range[lane] = reader.range, readers.place[lane] = reader.place;
       readers.class_context[lane] = class_contexts_[classes[block]];
     }
-    EscapeReader escapes{&tables_, held.data(), stride, start, some, large, {}};
+    EscapeReader escapes{&tables_, values_, held.data(), stride, start, some, large, {}};
     const bool whole = some == lanes;
     std::int8_t* to = whole ? levels + start * block_levels : spare.data();
     KDCODE_CHOSEN(levels_kernels)
@@ -370,7 +384,7 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
       if (readers.is_damaged[lane] != 0) return Damage::no_symbol;
       const std::uint32_t length = lengths_[classes[start + lane]];
       const Damage damage =
-          finish(readers.code[lane], readers.range[lane], readers.place[lane], length, sides + start + lane);
+          finish(readers.code[lane], readers.range[lane], readers.place[lane], length, sides_, sides + start + lane);
       if (damage != Damage::none) return damage;
     }
     start += some;
@@ -413,7 +427,7 @@ Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::siz
           }
         } else {
           std::int32_t multiples[4] = {};
-          read_tail(tables_, size, context, order.ones, &reader, multiples);
+          read_tail(tables_, values_, size, context, order.ones, &reader, multiples);
           for (unsigned i = 0; i < size; ++i) {
             const std::uint32_t place = at + order.at[i];
             parities |= parity_of(multiples[i]) << place;
@@ -431,7 +445,7 @@ Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::siz
     }
   }
   if (reader.damage != Damage::none) return reader.damage;
-  return finish(reader.code, reader.range, reader.place, lengths_[own], sides);
+  return finish(reader.code, reader.range, reader.place, lengths_[own], sides_, sides);
 }
 
 void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own,
@@ -507,7 +521,7 @@ bool LevelCodec::is_lawful(const std::int32_t* multiples) const {
     }
     const unsigned quantizer = trellis_->bits == 0 ? 0 : state & 1;
     const bool is_odd = (static_cast<std::uint32_t>(multiple) & 1) != 0;
-    if (multiple < -largest_multiple || multiple > largest_multiple) return false;
+    if (multiple < -largest_multiple || multiple > largest_multiple || code_value_of(multiple) >= values_) return false;
     if (multiple != 0 && (is_odd != (quantizer != 0) || (multiple < 0 && !tables_.has_signs()))) return false;
     state = trellis_->next(state, parity_of(multiple));
   }
@@ -541,6 +555,7 @@ int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* number
     for (std::size_t i = written.size(); i-- > 0 && ++written[i] == 0;) continue;
   };
   for (const Op& op : ops) {
+    if (op.frequency == 0) return std::numeric_limits<int>::min();  // a level that the tables have not
     const std::uint32_t unit = range >> op.bits;
     low += unit * op.start;
     range = unit * op.frequency;
@@ -554,7 +569,7 @@ int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* number
   const std::uint32_t length = lengths_[own], place = static_cast<std::uint32_t>(written.size()) + bytes_ahead;
   const int room = room_of(range, place, length);
   if (room < 0) return room;
-  const auto count = static_cast<unsigned>(std::min<int>(room, most_sides));
+  const unsigned count = std::min(static_cast<unsigned>(room), sides_);
   const std::uint32_t unit = range >> count;
   low += unit * (above >> (most_sides - count));
   carry();

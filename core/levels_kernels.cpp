@@ -16,11 +16,11 @@ struct Lanes {
 // the next whole number.
 KDCODE_LANE u32x16 place_of(Lanes* lanes, u32x16 unit, unsigned bits) {
   const f32x16 ratio = convert<f32x16>((i32x16)lanes->code) / convert<f32x16>((i32x16)unit);
-  const i32x16 place = convert<i32x16>(ratio);
-  const i32x16 last = splat<i32x16>((1 << bits) - 1);
-  const i32x16 beyond = place > last;
+  const u32x16 place = (u32x16)convert<i32x16>(ratio);
+  const u32x16 last = splat<u32x16>((1u << bits) - 1);
+  const i32x16 beyond = place > last;  // also where the code of a damaged block has grown beyond 31 bits
   lanes->is_damaged |= (u32x16)beyond;
-  return (u32x16)select(beyond, last, place);
+  return select(beyond, last, place);
 }
 
 // Takes a symbol, and bytes until the range has 17 bits or more.

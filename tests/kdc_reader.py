@@ -110,24 +110,22 @@ def lstm(words: list[list[float]], meta: dict, tensors: dict[str, np.ndarray]) -
     return total
 
 
-PARITY_CHECKS = {1: (0, 0), 4: (0b101, 0b010), 8: (0b1011, 0b0100), 16: (0b10011, 0b00100), 32: (0b100101, 0b001000)}
+FEEDBACK = {1: 0, 32: 0b10110, 64: 0b100110, 128: 0b1001001, 256: 0b10011001}
+FORWARD = {1: 0, 32: 0b1000, 64: 0b10000, 128: 0b100000, 256: 0b1101000}
+SIXTEENTHS = [round(2 ** (15 + i / 16)) for i in range(16)]
 
 
 def transform_table(meta: dict, tensors: dict[str, np.ndarray]) -> tuple[list[list[int]], list[list[float]]]:
     """The codes (values, centroid, class, and sides after a leading one) and vectors of transform codes."""
     assert all(number > 0 for name in ("steps", "search") for number in tensors[name].tolist())
-    rotation = reflections(meta, tensors) if meta["reflections"] else []
+    matrix = rounded_rotation(meta, tensors) if meta["reflections"] else np.eye(meta["embedding_dim"])
     points, codes, vectors = centroids(meta, tensors), [], []
     for own, code, lies in transform_rows(meta, tensors):
         codes.append(code)
-        step, mean = float(tensors["steps"][own]), tensors["mean"].astype(np.float64).tolist()
-        vector = [x * step for x in lies]
+        found = np.array(lies) * float(tensors["steps"][own])
         if meta["centroids"]:
-            vector = [x + y for x, y in zip(vector, points[code[meta["embedding_dim"]]], strict=True)]
-        for normal in reversed(rotation):
-            along = 2 * sum(x * y for x, y in zip(vector, normal, strict=True)) / sum(x * x for x in normal)
-            vector = [x - along * y for x, y in zip(vector, normal, strict=True)]
-        vectors.append([x + y for x, y in zip(vector, mean, strict=True)])
+            found = found + points[code[meta["embedding_dim"]]]
+        vectors.append((tensors["mean"].astype(np.float64) + matrix @ found).tolist())
     return codes, vectors
 
 
@@ -143,33 +141,37 @@ def transform_rows(meta: dict, tensors: dict[str, np.ndarray]) -> list[tuple[int
         slots.append(ahead.get(row, slots[-1] + 1 if slots else -1))
     assert breaks[0][0] == 0
     assert all(before < after for before, after in itertools.pairwise(slots))
+    levels = Levels(meta, tensors)
     blocks = [
-        (own, *transform_block(content, own, meta, tensors))
+        (own, *levels.read(Decoder(content), own, len(content)))
         for own, content in block_bytes(slots[-1] // together + 1, meta, tensors)
     ]
     assert {slot // together for slot in slots} == set(range(len(blocks)))
     found = []
     for slot in slots:
-        own, values, numbers, states, known, lies = blocks[slot // together]
-        some = slice(slot % together * dim, (slot % together + 1) * dim)
-        number = [numbers[slot % together]] if meta["centroids"] else []
-        state = [states[some][0]] if together > 1 else []
-        sides = int("1" + "".join(map(str, known[some])), 2)
-        found.append((own, [*values[some], *number, *state, own, sides], lies[some]))
+        own, multiples, numbers, sides = blocks[slot // together]
+        place = slot % together
+        lies = [float(multiple) for multiple in multiples[place]] + [0.0] * (dim - levels.active)
+        known = sides[place * levels.active : (place + 1) * levels.active]
+        for i, above in enumerate(known):
+            lies[i] += (1 if above else -1) * float(tensors["sides"][i]) / 128
+        values = [2 * abs(multiple) - (multiple > 0) for multiple in multiples[place]] + [0] * (dim - levels.active)
+        assert max(values) < meta["codebook_size"]
+        number = [numbers[place]] if meta["centroids"] else []
+        found.append((own, [*values, *number, own, int("1" + "".join(map(str, known)), 2)], lies))
     return found
 
 
 def block_bytes(count: int, meta: dict, tensors: dict[str, np.ndarray]) -> list[tuple[int, bytes]]:
     """The class and the bytes of every block."""
     lengths = meta["lengths"]
-    if len(lengths) == 1:
-        assert tensors["codes"].shape == (count, lengths[0])
-        return [(0, row.tobytes()) for row in tensors["codes"]]
     width = max(1, math.ceil(math.log2(len(lengths))))
-    classes = [own for packed in tensors["row_classes"] for own in bits(packed, [width] * 8)][:count]
+    classes = [0] * count
+    if len(lengths) > 1:
+        classes = [own for packed in tensors["row_classes"] for own in bits(packed, [width] * 8)][:count]
     whole, at, found = tensors["codes"].tobytes(), 0, []
     for number, own in enumerate(classes):
-        if number % 256 == 0:
+        if len(lengths) > 1 and number % 256 == 0:
             assert tensors["row_starts"][number // 256] == at
         found.append((own, whole[at : at + lengths[own]]))
         at += lengths[own]
@@ -177,14 +179,17 @@ def block_bytes(count: int, meta: dict, tensors: dict[str, np.ndarray]) -> list[
     return found
 
 
-def reflections(meta: dict, tensors: dict[str, np.ndarray]) -> list[list[float]]:
-    """The vectors that are reflected at."""
-    dim, width = meta["embedding_dim"], meta["reflection_bits"]
-    numbers = iter([number for packed in tensors["reflections"] for number in bits(packed, [width] * 8)])
-    return [
-        [0.0] * j + [1.0] + [(next(numbers) - 2 ** (width - 1)) * float(scale) for _ in range(dim - 1 - j)]
-        for j, scale in enumerate(tensors["reflection_scale"])
-    ]
+def rounded_rotation(meta: dict, tensors: dict[str, np.ndarray]) -> np.ndarray:
+    """The matrix of the reflections, each of whose rows is rounded to int8 times a scale."""
+    dim, numbers = meta["embedding_dim"], iter([n for packed in tensors["reflections"] for n in bits(packed, [4] * 8)])
+    matrix = np.eye(dim)
+    for j, scale in enumerate(tensors["reflection_scale"]):
+        normal = np.zeros(dim)
+        normal[j] = 1
+        normal[j + 1 :] = [(next(numbers) - 8) * float(scale) for _ in range(dim - 1 - j)]
+        matrix = matrix @ (np.eye(dim) - 2 * np.outer(normal, normal) / (normal @ normal))
+    scales = (np.abs(matrix).max(axis=1) / 127).astype(np.float32).astype(np.float64)[:, None]
+    return np.rint(matrix / scales) * scales
 
 
 def centroids(meta: dict, tensors: dict[str, np.ndarray]) -> list[list[float]]:
@@ -203,103 +208,189 @@ def centroids(meta: dict, tensors: dict[str, np.ndarray]) -> list[list[float]]:
 
 def next_state(state: int, odd: int, states: int) -> int:
     """The state after a level."""
-    feedback, forward = PARITY_CHECKS[states]
-    found = state >> 1
-    for bit in range(states.bit_length() - 1):
-        changed = (state & 1) * (feedback >> bit + 1 & 1) ^ odd * (forward >> bit + 1 & 1)
-        found ^= changed << bit
-    return found
+    return state >> 1 ^ state % 2 * FEEDBACK[states] ^ odd * FORWARD[states]
 
 
 class Decoder:
-    """The arithmetic decoder of one row; `trace` has the range, the code and what was read, for each value and bit."""
+    """The range decoder of one block; `trace` has the range, the code and the place of every symbol and bit."""
 
-    def __init__(self, row: bytes) -> None:
-        self.code, self.range, self.renewals, self.row = int.from_bytes((row + bytes(4))[:4], "big"), 2**32, 0, row
+    def __init__(self, block: bytes) -> None:
+        self.code, self.range, self.renewals, self.block = (
+            int.from_bytes((block + bytes(3))[:3], "big"),
+            2**24,
+            0,
+            block,
+        )
         self.trace: list[tuple[int, int, int]] = []
 
-    def value(self, sizes: list[int]) -> int:
-        """A value, by the frequencies of all of them."""
-        unit = self.range // 2**15
+    def symbol(self, sizes: list[int], places: int) -> int:
+        """The number of a symbol, by the frequencies of all of them, which add up to 2^places."""
+        unit = self.range >> places
         place, start, found = self.code // unit, 0, 0
-        assert place < 2**15
+        assert sum(sizes) == 2**places > place
         while place >= start + sizes[found]:
             start += sizes[found]
             found += 1
         self.trace.append((self.range, self.code, found))
-        self._narrow(start * unit, sizes[found] * unit)
+        self.code, self.range = self.code - start * unit, sizes[found] * unit
+        while self.range < 2**16:
+            self.renewals += 1
+            at = self.renewals + 2
+            self.code = 256 * self.code + (self.block[at] if at < len(self.block) else 0)
+            self.range *= 256
         return found
 
     def bit(self) -> int:
         """A bit."""
-        half = self.range // 2
-        found = int(self.code >= half)
-        self.trace.append((self.range, self.code, found))
-        self._narrow(half * found, half)
+        return self.symbol([1, 1], 1)
+
+    def sides(self, length: int, most: int) -> list[int]:
+        """What is left of a block of so many bytes: the sides of so many coordinates at most."""
+        left = 8 * (length - self.renewals) - 24 + self.range.bit_length() - 1
+        assert left >= 0
+        known = min(left, most)
+        number = min(self.code // (self.range >> known), 2**known - 1)
+        self.trace.append((self.range, self.code, number))
+        return [number >> known - 1 - i & 1 for i in range(known)]
+
+
+class Levels:
+    """The levels of blocks, by the tables of a codec."""
+
+    def __init__(self, meta: dict, tensors: dict[str, np.ndarray]) -> None:
+        self.meta, self.tensors = meta, tensors
+        self.groups = list(zip(tensors["group_sizes"].tolist(), tensors["group_contexts"].tolist(), strict=True))
+        self.active = sum(size for size, _ in self.groups)
+        assert len(self.groups) == meta["level_groups"]
+        assert self.active <= meta["embedding_dim"]
+        weights, self.marginals = tensors["weights"].tolist(), []
+        for magnitude in tensors["magnitudes"].reshape(-1).tolist():
+            self.marginals.append(marginal(weights[: magnitude + 2], meta["signs"]))
+            weights = weights[magnitude + 2 :]
+        assert not weights
+        self.tables: dict[tuple[int, int, int], tuple[Table, Table]] = {}
+
+    def read(self, decoder: Decoder, own: int, length: int) -> tuple[list[list[int]], list[int], list[int]]:
+        """The multiples of each row of a block, its centroids, and the sides of the first coordinates."""
+        state, multiples, numbers = 0, [], []
+        for _ in range(self.meta["rows_per_block"]):
+            if self.meta["centroids"]:
+                numbers.append(decoder.symbol(self.tensors["centroid_frequencies"].tolist(), 15))
+            row: list[int] = []
+            for size, group_context in self.groups:
+                assert size in (1, 2, 4)
+                assert len(row) % 4 + size <= 4
+                context = min(
+                    max(group_context + int(self.tensors["class_contexts"][own]), 0), self.meta["contexts"] - 1
+                )
+                quantizers, later = [], state
+                for _ in range(size):  # parities are felt four coordinates later at the soonest
+                    quantizers.append(later % 2)
+                    later = next_state(later, 0, self.meta["states"])
+                found = self.group(decoder, context, quantizers)
+                for multiple, quantizer in zip(found, quantizers, strict=True):
+                    magnitude = (abs(multiple) + (quantizer if multiple else 0)) // 2
+                    state = next_state(state, magnitude % 2, self.meta["states"])
+                row += found
+            multiples.append(row)
+        return multiples, numbers, decoder.sides(length, min(12, self.active * len(multiples)))
+
+    def group(self, decoder: Decoder, context: int, quantizers: list[int]) -> list[int]:
+        """The multiples of a group, whose coordinates have quantizers."""
+        order = sorted(range(len(quantizers)), key=lambda i: quantizers[i])
+        sorted_ones = [quantizers[i] for i in order]
+        main, tail = self.tables_of(context, len(order), sum(quantizers))
+        found = main.read(decoder, 12) or tail.read(decoder, 15)
+        if not found:
+            found = tuple(value(decoder, self.marginals[2 * context + q]) for q in sorted_ones)
+        multiples = [0] * len(order)
+        for place, own, q in zip(order, found, sorted_ones, strict=True):
+            multiples[place] = (1 if own % 2 else -1) * (2 * ((own + 1) // 2) - q) if own else 0
+        return multiples
+
+    def tables_of(self, context: int, size: int, ones: int) -> tuple[Table, Table]:
+        """The main table and the tail of groups of a size, `ones` of whose coordinates have quantizer 1."""
+        if (context, size, ones) not in self.tables:
+            sizes = [self.marginals[2 * context + (i >= size - ones)] for i in range(size)]
+            tuples = most_probable(sizes, 2 ** max(0, 15 * size - 20))
+            main = [one for one in tuples if one[0] >= 7 * 2 ** (15 * size - 12) // 10][:255]
+            tail = tuples[len(main) : len(main) + 1023]
+            rest = 2 ** (15 * size) - sum(product for product, _ in main)
+            self.tables[context, size, ones] = Table(main, 2 ** (15 * size), 12), Table(tail, rest, 15)
+        return self.tables[context, size, ones]
+
+
+class Table:
+    """A table of tuples and an escape, of a product of their frequencies each and of a sum with the escape."""
+
+    def __init__(self, tuples: list[tuple[int, tuple[int, ...]]], total: int, places: int) -> None:
+        self.values = [values for _, values in tuples]
+        products = [product for product, _ in tuples]
+        self.sizes = share_out([*products, total - sum(products)], total, 2**places)
+
+    def read(self, decoder: Decoder, places: int) -> tuple[int, ...] | None:
+        """A tuple of values, or None for an escape."""
+        found = decoder.symbol(self.sizes, places)
+        return self.values[found] if found < len(self.values) else None
+
+
+def marginal(weights: list[int], signs: bool) -> list[int]:
+    """The frequencies of values by the weights of magnitudes."""
+    count, wide = 2 * len(weights) - 2, [SIXTEENTHS[code % 16] << code // 16 for code in weights]
+    each = 2 if signs else 1
+    total = wide[0] + each * sum(wide[1:-1]) + wide[-1]
+    sizes = [1 + weight * (2**15 - count) // total for weight in wide]
+    found = [sizes[0], *(size * may_be for size in sizes[1:-1] for may_be in (1, each - 1)), sizes[-1]]
+    found[found.index(max(found))] += 2**15 - sum(found)
+    return found
+
+
+def most_probable(sizes: list[list[int]], least: int) -> list[tuple[int, tuple[int, ...]]]:
+    """The products and values of all tuples whose product is not below the least: the largest first."""
+    orders = [
+        sorted((v for v in range(len(own) - 1) if own[v] and v <= 126), key=lambda v, own=own: -own[v]) for own in sizes
+    ]
+    found: list[tuple[int, tuple[int, ...]]] = [(1, ())]
+    for place, (own, order) in enumerate(zip(sizes, orders, strict=True)):
+        most = math.prod(
+            max((s[v] for v in o), default=0) for s, o in zip(sizes[place + 1 :], orders[place + 1 :], strict=True)
+        )
+        found = [
+            (product * own[v], (*ranks, rank))
+            for product, ranks in found
+            for rank, v in enumerate(order)
+            if product * own[v] * most >= least
+        ]
+    found.sort(key=lambda one: (-one[0], one[1]))
+    return [
+        (product, tuple(order[rank] for order, rank in zip(orders, ranks, strict=True))) for product, ranks in found
+    ]
+
+
+def share_out(counts: list[int], total: int, places: int) -> list[int]:
+    """Frequencies of at least 1 that add up to a number of places, near those of the counts."""
+    drop = 16 if total >= 2**44 else 0
+    whole = max(1, total >> drop)
+    found = [max(1, ((count >> drop) * places + whole // 2) // whole) for count in counts]
+    while sum(found) != places:
+        step = 1 if sum(found) < places else -1
+        for i in range(len(found)):
+            if sum(found) != places and (step > 0 or found[i] > 1):
+                found[i] += step
+    return found
+
+
+def value(decoder: Decoder, sizes: list[int]) -> int:
+    """A value by its marginal frequencies, and what an escaped one has beyond the escape."""
+    found, ones, number = decoder.symbol(sizes, 15), 0, 1
+    if found < len(sizes) - 1:
         return found
-
-    def _narrow(self, low: int, span: int) -> None:
-        self.code, self.range = self.code - low, span
-        assert self.code < self.range
-        while self.range < 2**24:
-            self.renewals += 1
-            place = self.renewals + 3
-            self.code = 256 * self.code + (self.row[place] if place < len(self.row) else 0)
-            self.range *= 256
-
-
-def transform_block(
-    content: bytes, own: int, meta: dict, tensors: dict[str, np.ndarray], decoder: Decoder | None = None
-) -> tuple[list[int], list[int], list[int], list[int], list[float]]:
-    """The values of a block, its centroids, the states before values, known sides, and the coordinates in steps."""
-    decoder = decoder or Decoder(content)
-    dim, states, values, numbers, lies, contexts = meta["embedding_dim"], [0], [], [], [], []
-    levels = dim * meta["rows_per_block"]
-    magnitudes = tensors["magnitudes"].reshape(-1).tolist()
-    for i in range(levels):
-        if meta["centroids"] and i % dim == 0:
-            own_sizes = tensors["centroid_frequencies"].tolist()
-            assert min(own_sizes) >= 1
-            assert sum(own_sizes) == 2**15
-            numbers.append(decoder.value(own_sizes))
-        state = states[-1]
-        moved = int(tensors["coordinate_contexts"][i % dim]) + int(tensors["class_contexts"][own])
-        context, quantizer = min(max(moved, 0), meta["contexts"] - 1), state % 2
-        table = 2 * context + quantizer
-        first = sum(magnitudes[:table]) + 2 * table
-        own_sizes = tensors["frequencies"][first : first + magnitudes[table] + 2].tolist()
-        assert min(own_sizes) >= 1
-        signs = (1, 1 if meta["signs"] else 0)
-        sizes = [own_sizes[0], *(size * may_be for size in own_sizes[1:-1] for may_be in signs), own_sizes[-1]]
-        assert sum(sizes) == 2**15
-        value = decoder.value(sizes)
-        if value == len(sizes) - 1:
-            value += excess(decoder)
-        assert value < meta["codebook_size"]
-        size = (value + 1) // 2
-        moved_by = float(tensors["shifts"].reshape(-1)[table]) / 512
-        lies.append((1 if value % 2 else -1) * (2 * size - quantizer - moved_by) if value else 0.0)
-        values.append(value)
-        contexts.append(context)
-        states.append(next_state(state, size % 2, meta["states"]))
-    left = 8 * (meta["lengths"][own] - decoder.renewals) - 32 + decoder.range.bit_length() - 1
-    assert left >= 0
-    known = [decoder.bit() for _ in range(min(left, 16, levels))]
-    for i, above in enumerate(known):
-        lies[i] += (1 if above else -1) * float(tensors["sides"][contexts[i]]) / 128
-    return values, numbers, states, known, lies
-
-
-def excess(decoder: Decoder) -> int:
-    """What an escaped value has beyond the escape."""
-    ones = 0
     while decoder.bit():
         ones += 1
         assert ones <= 17
-    number = 1
     for _ in range(ones):
         number = 2 * number + decoder.bit()
-    return number - 1
+    return found + number - 1
 
 
 def symbols(tensors: dict[str, np.ndarray], count: int) -> list[str]:

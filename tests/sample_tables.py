@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from kdcode.codec.transform.reflections import rounded_reflections
 
 from kdcode.codec import Codec, CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.row_scales import fit_levels
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform import fitted_tables
 from kdcode.codec.transform.centroids import rounded_centroids, rounded_frequencies
+from kdcode.codec.transform.rotation import rounded_reflections
 from kdcode.coded import CodedTable
 
 DTYPES = ("float32", "float16", "int8")
@@ -105,7 +105,13 @@ def _transform_codec_of(kind: str, dim: int, seed: int) -> Transform:
 
 
 def transform_codec(
-    dim: int = 7, *, plain: bool = False, rows_per_block: int = 1, centroids: int = 0, seed: int = 0
+    dim: int = 7,
+    *,
+    plain: bool = False,
+    rows_per_block: int = 1,
+    centroids: int = 0,
+    states: int | None = None,
+    seed: int = 0,
 ) -> Transform:
     """A codec for vectors of d numbers of spread 1, with random mean and rotation.
 
@@ -114,6 +120,7 @@ def transform_codec(
         plain: whether all rows have one length and one step, and there is no rotation.
         rows_per_block: rows that are coded together.
         centroids: that rows are measured from.
+        states: of the trellis; as many as are right for the kind if None.
         seed: of all that is random.
     """
     random = np.random.default_rng(seed)
@@ -121,11 +128,12 @@ def transform_codec(
     sizes = np.arange(12)
     shares = np.exp(-np.square((2 * sizes - np.arange(2)[:, None]) / spreads[:, None, None]) / 2) + 1e-4
     signs = not plain or rows_per_block == 1
-    tables = fitted_tables(1000 * shares, np.full((3, 2), 0.05), signs=signs)
+    tables = fitted_tables(1000 * shares, signs=signs)
     levels = rows_per_block * dim
     lengths = [levels // 4 + 1, levels // 2 + 1, levels + 2]
     lengths = lengths[-1:] if plain else lengths * 2
     reflections = 0 if plain else min(dim - 1, 3)
+    groups = level_groups(dim)
     spec = TransformSpec(
         kind=TRANSFORM,
         embedding_dim=dim,
@@ -134,25 +142,26 @@ def transform_codec(
         inner_dim=dim,
         basis=reflections > 0,
         reflections=reflections,
-        states=4 if plain else 8,
+        states=states or (32 if plain else 64),
+        level_groups=len(groups),
         contexts=3,
-        frequencies=len(tables.frequencies),
+        weights=len(tables.weights),
         lengths=tuple(lengths),
         mean_length=float(np.mean(lengths)),
         rows_per_block=rows_per_block,
         signs=signs,
         centroids=centroids,
-        centroid_bits=5,
+        centroid_bits=6,
     )
     stored = {
         "mean": (random.normal(size=dim) / 4).astype(np.float32),
         "steps": np.array([0.25] if plain else [0.5] * 3 + [0.25] * 3, dtype=np.float32),
-        "coordinate_contexts": np.array([2 - place % 2 for place in range(dim)], dtype=np.uint8),
+        "group_sizes": groups,
+        "group_contexts": np.array([2 - place % 2 for place in range(len(groups))], dtype=np.uint8),
         "class_contexts": np.array([0] if plain else [-2, -1, 0, -1, 0, 1], dtype=np.int8),
         "magnitudes": tables.magnitudes,
-        "frequencies": tables.frequencies,
-        "shifts": tables.shifts,
-        "sides": np.array([60, 50, 40], dtype=np.uint8),
+        "weights": tables.weights,
+        "sides": np.arange(60, 60 - spec.most_sides, -1).astype(np.uint8),
         "search": np.array([0.45, 0.25], dtype=np.float32),
     }
     if centroids:
@@ -161,8 +170,18 @@ def transform_codec(
         stored["centroid_frequencies"] = rounded_frequencies(np.arange(10 * centroids, 0, -10))
     if reflections:
         directions = np.linalg.qr(random.normal(size=(dim, reflections)))[0]
-        stored["reflections"], stored["reflection_scale"] = rounded_reflections(directions, spec.reflection_bits)
+        stored["reflections"], stored["reflection_scale"] = rounded_reflections(directions)
     return Transform(spec, stored)
+
+
+def level_groups(dim: int) -> np.ndarray:
+    """Sizes of groups of d coordinates: quads whole, in halves, and in parts of several sizes."""
+    sizes: list[int] = []
+    kinds = ([4], [2, 1, 1], [1, 2, 1], [2, 2], [1, 1, 1, 1])
+    for number, start in enumerate(range(0, dim, 4)):
+        left = dim - start
+        sizes += kinds[number % len(kinds)] if left >= 4 else [2, 1][: left - 1] if left > 1 else [1]
+    return np.array(sizes, dtype=np.uint8)
 
 
 def codec_of(
@@ -189,7 +208,12 @@ def codes_of(codec: Codec, rows: int, seed: int = 0) -> np.ndarray:
         return random_codes(codec.spec, rows, seed)
     random = np.random.default_rng(seed + 1)
     vectors = random.normal(size=(rows, codec.spec.embedding_dim)) * random.choice([0.2, 1, 2], size=(rows, 1))
-    return codec.encode_weighted(vectors.astype(np.float32), random.choice([0.25, 1.0], size=rows))
+    return weighted_codes(codec, vectors.astype(np.float32), random.choice([0.25, 1.0], size=rows))
+
+
+def weighted_codes(codec: Transform, vectors: np.ndarray, weights: np.ndarray | None = None, **how) -> np.ndarray:
+    """(n, columns) codes of (n, d) vectors whose squared errors count by weights; see `Transform.encode_blocks`."""
+    return codec.unpack(codec.packed_rows(codec.encode_blocks(vectors, weights, **how)))
 
 
 def coded_table(

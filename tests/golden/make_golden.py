@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kdcode.codec.transform.reflections import packed_shape, stored_numbers
-from kdcode.codec.transform.row_blocks import BlockCodes
 
 from kdcode import bitpack
 from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
+from kdcode.codec.transform import EncodedBlocks
+from kdcode.codec.transform.rotation import packed_shape, stored_numbers
 from kdcode.coded import CodedTable
 from kdcode.storage import save
 
@@ -59,10 +59,9 @@ def table(
     return CodedTable.from_codes(symbols, codes(rows, spec), make_codec(spec, weights), note)
 
 
-def frequencies(magnitudes: int, falling: int, signs: int = 2) -> list[int]:
-    """Of level 0, of each magnitude, and of the escape: the larger `falling`, the sooner they are small."""
-    own = [max(3, 6000 >> falling * size) for size in range(1, magnitudes + 1)]
-    return [2**15 - signs * sum(own) - 70, *own, 70]
+def weights_of(magnitudes: int, fall: int) -> list[int]:
+    """Of level 0, of each magnitude, and of the escape, in sixteenths of an octave."""
+    return [250, *(max(90, 250 - fall * size) for size in range(1, magnitudes + 1)), 130]
 
 
 def transform_codec(
@@ -73,78 +72,104 @@ def transform_codec(
     *,
     signs: bool = True,
     centroids: int = 0,
+    size: int = 60,
 ) -> Transform:
     """A codec of transform codes, of 7 dimensions and two contexts, all of whose tensors are formulas."""
     magnitudes = np.array([[3, 2], [5, 4]], dtype=np.uint16)
-    tables = [frequencies(int(most), 2 - place // 2, 1 + signs) for place, most in enumerate(magnitudes.reshape(-1))]
-    dim, bits, classes = 7, 6, len(lengths)
+    weights = [weights_of(int(most), 40 - 10 * place) for place, most in enumerate(magnitudes.reshape(-1))]
+    dim, bits, classes = 7, 4 if together == 1 else 6, len(lengths)
+    groups = [4, 2] if states == 64 else [2, 2, 2, 1] if states == 32 else [1, 1, 2, 2, 1]
     spec = TransformSpec(
         kind="transform",
         embedding_dim=dim,
-        codebook_size=40,
+        codebook_size=size,
         code_length=dim,
         inner_dim=dim,
         basis=reflections > 0,
         reflections=reflections,
-        reflection_bits=bits,
         states=states,
+        level_groups=len(groups),
         contexts=2,
-        frequencies=sum(len(table) for table in tables),
+        weights=sum(len(table) for table in weights),
         lengths=lengths,
         mean_length=lengths[classes // 2] - 0.25,
         rows_per_block=together,
         signs=signs,
         centroids=centroids,
-        centroid_bits=5,
+        centroid_bits=bits,
     )
     stored = {
         "mean": waves(dim),
         "steps": np.array([0.5, 0.25, 0.5, 0.125][:classes], dtype=np.float32),
-        "coordinate_contexts": np.array([1, 1, 1, 0, 1, 0, 0], dtype=np.uint8),
+        "group_sizes": np.array(groups, dtype=np.uint8),
+        "group_contexts": np.array([1, 0, 1, 0, 0][: len(groups)], dtype=np.uint8),
         "class_contexts": np.array([0, 1, -1, 0][:classes], dtype=np.int8),
         "magnitudes": magnitudes,
-        "frequencies": np.array([number for table in tables for number in table], dtype=np.uint16),
-        "shifts": np.array([[40, 30], [20, 10]], dtype=np.uint8),
-        "sides": np.array([61, 47], dtype=np.uint8),
+        "weights": np.array([number for table in weights for number in table], dtype=np.uint8),
+        "sides": np.array([61, 47, 60, 59, 52, 44, 40], dtype=np.uint8),
         "search": np.array([0.45, 0.5], dtype=np.float32),
     }
     if centroids:
-        numbers = np.arange(centroids * dim).reshape(centroids, dim) * 19 % 32
-        stored["centroids"] = bitpack.pack(numbers, [5] * dim)
+        numbers = np.arange(centroids * dim).reshape(centroids, dim) * 19 % (1 << bits)
+        stored["centroids"] = bitpack.pack(numbers, [bits] * dim)
         stored["centroid_scales"] = np.array([0.25, 0.125, 0.0625, 0, 0.09375, 0.03125, 0.015625], np.float32)
         rare = 3 * np.arange(1, centroids)
         stored["centroid_frequencies"] = np.array([*rare, 2**15 - rare.sum()], np.uint16)
     if reflections:
-        rows, _ = packed_shape(reflections, dim, bits)
-        numbers = np.full(8 * rows, 1 << bits - 1)
-        numbers[: stored_numbers(reflections, dim)] = [
-            (number * 23 + 5) % 64 for number in range(stored_numbers(reflections, dim))
-        ]
-        stored["reflections"] = bitpack.pack(numbers.reshape(rows, 8), [bits] * 8)
-        stored["reflection_scale"] = np.array([0.0625 / (1 + number) for number in range(reflections)], np.float32)
+        rows, _ = packed_shape(reflections, dim)
+        numbers = np.full(8 * rows, 8)
+        count = stored_numbers(reflections, dim)
+        numbers[:count] = [(number * 7 + 5) % 16 for number in range(count)]
+        stored["reflections"] = bitpack.pack(numbers.reshape(rows, 8), [4] * 8)
+        stored["reflection_scale"] = np.array([0.1875 / (1 + number) for number in range(reflections)], np.float32)
     return Transform(spec, stored)
+
+
+FEEDBACK = {1: 0, 32: 22, 64: 38, 128: 73, 256: 153}
+FORWARD = {1: 0, 32: 8, 64: 16, 128: 32, 256: 104}
+
+
+def multiples_of(values: list[list[int]], states: int) -> np.ndarray:
+    """(rows · d) multiples of the rows of a block, by the magnitudes and signs that values stand for."""
+    found, state = [], 0
+    for value in [value for row in values for value in row]:
+        magnitude, quantizer = (value + 1) // 2, state % 2
+        found.append((1 if value % 2 else -1) * (2 * magnitude - quantizer) if value else 0)
+        state = state >> 1 ^ state % 2 * FEEDBACK[states] ^ magnitude % 2 * FORWARD[states]
+    return np.array([found], dtype=np.int32)
 
 
 def transform_table(symbols: list[str] | None, codec: Transform, rows: int, note: dict[str, Any]) -> CodedTable:
     """Rows whose values go up to escapes, blocks in the shortest class that has room for them, with all sides."""
-    own, blocks, named = [], codec.spec.row_blocks, codec.coder.numbers
-    for first in range(0, rows, blocks.rows):
-        numbers = np.arange(first, first + named)[None] * 7 % max(1, codec.spec.centroids)
-        numbers[:, rows - first :] = 0
-        values = np.zeros((blocks.rows, 7), dtype=np.int64)
-        for row in range(first, min(first + blocks.rows, rows)):
-            values[row - first] = [(row * column + row // 3 + column) % (3 + row % 5) for column in range(7)]
-            values[row - first, row % 7] += 25 * (row % 4 == 1)
-        if not codec.spec.signs:
-            values[values > 0] |= 1
-        for kind in np.argsort(codec.spec.lengths, kind="stable"):
-            room = int(codec.coder.write(values.reshape(1, -1), numbers, np.array([kind]), None)[1][0])
-            if room >= 0:
-                sides = 1 << room | (first * 11 + 5) % (1 << room)
-                block = BlockCodes(values.reshape(1, -1), numbers, np.array([kind]), np.array([sides]))
-                own.append(blocks.row_codes(block, np.zeros(blocks.rows, dtype=np.int64), np.arange(blocks.rows)))
+    own, spec = [], codec.spec
+    active, beyond = int(codec.stored["group_sizes"].sum()), spec.codebook_size // 2 - 9
+    for first in range(0, rows, spec.rows_per_block):
+        values, numbers = [], []
+        for row in range(first, first + spec.rows_per_block):
+            levels = [(row * column + row // 3 + column) % (3 + row % 5) for column in range(active)]
+            levels[row % active] += beyond * (row % 4 == 1)
+            levels = [value | 1 if value and not spec.signs else value for value in levels]
+            there = row < rows
+            values.append([*(levels if there else [0] * active), *[0] * (7 - active)])
+            numbers.append(row * 7 % max(1, spec.centroids) if there else 0)
+        multiples = multiples_of([value[:active] for value in values], spec.states).reshape(spec.rows_per_block, active)
+        multiples = np.pad(multiples, ((0, 0), (0, 7 - active))).reshape(1, -1)
+        named = np.array([numbers[: len(numbers) if spec.centroids else 0]], dtype=np.uint16)
+        for kind in np.argsort(spec.lengths, kind="stable"):
+            packed = np.zeros((1, max(spec.lengths)), dtype=np.uint8)
+            room = np.zeros(1, dtype=np.int32)
+            codec.core.write(multiples, named, np.array([[kind, 0, 0]], dtype=np.uint32), room, packed)
+            if room[0] >= 0:
+                there = min(spec.rows_per_block, rows - first)
+                known = int(room[0])
+                lost = max(0, known - there * active)  # sides of rows that there are not
+                sides = (first * 11 + 5) % (1 << known) >> lost << lost
+                others = np.array([[kind, known, sides]], dtype=np.uint32)
+                own.append(codec.codes_of(*codec.row_numbers(EncodedBlocks(there, multiples, named, others, packed))))
                 break
-    return CodedTable.from_codes(symbols, np.concatenate(own)[:rows], codec, note)
+        else:
+            raise ValueError(f"no class has room for the block of row {first}")
+    return CodedTable.from_codes(symbols, np.concatenate(own), codec, note)
 
 
 def tables() -> dict[str, CodedTable]:
@@ -166,20 +191,20 @@ def tables() -> dict[str, CodedTable]:
         ),
         "scaled-lstm-int8": table(SYMBOLS, named("lstm", 5, 4, 3, codeword_dim=3, codebook_dtype="int8", scale_bits=1)),
         "codebook": table(None, named("product", 6, 8, 3, rotation=True, codebook_dtype="int8"), note=NOTE).codebook(),
-        "transform-equal": transform_table(SYMBOLS, transform_codec((8,), 0, 4), 10, NOTE),
-        "transform-ragged": transform_table(MANY[:90], transform_codec((7, 3, 5, 9), 3, 8), 90, NOTE),
-        "transform-many": transform_table(None, transform_codec((9, 4), 0, 32), 270, {}),
-        "transform-positive": transform_table(SYMBOLS, transform_codec((8, 5), 0, 8, signs=False), 10, NOTE),
-        "transform-codebook": transform_table(None, transform_codec((7, 4), 6, 1), 3, NOTE).codebook(),
-        "transform-blocks": transform_table(MANY[:90], transform_codec((28, 12, 20, 36), 3, 8, 4), 90, NOTE),
-        "transform-equal-blocks": transform_table(SYMBOLS, transform_codec((27,), 0, 4, 3), 10, NOTE).select(
+        "transform-equal": transform_table(SYMBOLS, transform_codec((13,), 0, 32), 10, NOTE),
+        "transform-ragged": transform_table(MANY[:90], transform_codec((7, 4, 5, 11), 3, 64), 90, NOTE),
+        "transform-many": transform_table(None, transform_codec((15, 5), 0, 128, size=3000), 270, {}),
+        "transform-positive": transform_table(SYMBOLS, transform_codec((12, 6), 0, 64, signs=False), 10, NOTE),
+        "transform-codebook": transform_table(None, transform_codec((9, 5), 6, 1), 3, NOTE).codebook(),
+        "transform-blocks": transform_table(MANY[:90], transform_codec((28, 17, 22, 50), 3, 64, 4), 90, NOTE),
+        "transform-equal-blocks": transform_table(SYMBOLS, transform_codec((36,), 0, 256, 3), 10, NOTE).select(
             [4, 5, 0, 1, 2, 7, 9, 8]
         ),
         "transform-centroids": transform_table(
-            MANY[:60], transform_codec((11, 6, 8, 13), 3, 8, centroids=12), 60, NOTE
+            MANY[:60], transform_codec((11, 6, 8, 15), 3, 64, centroids=12), 60, NOTE
         ),
         "transform-centroids-blocks": transform_table(
-            SYMBOLS, transform_codec((36, 30), 2, 4, 4, centroids=3), 10, NOTE
+            SYMBOLS, transform_codec((60, 40), 2, 32, 4, centroids=3), 10, NOTE
         ),
         "row-numbers": table(None, named("linear", 1, 300, 2, codebook_dtype="int8"), rows=40, note=NOTE),
     }

@@ -19,7 +19,7 @@ from kdcode.codec.transform.centroids import Centroids
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.rotation import product, reflection_vectors, rounded_matrix
 from kdcode.codec.transform.rows import BlockRows, BlockWriter
-from kdcode.codec.transform.spec import SIDE_UNIT, TransformSpec
+from kdcode.codec.transform.spec import MOST_SIDES, SIDE_UNIT, TransformSpec
 from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import ArrayInFile, PackedRows
 
@@ -224,6 +224,7 @@ class Transform(Codec):
             spec.rows_per_block,
             spec.states,
             spec.signs,
+            spec.codebook_size,
             stored["group_sizes"],
             stored["group_contexts"],
             np.array(spec.lengths, dtype=np.uint32),
@@ -240,6 +241,11 @@ class Transform(Codec):
             np.ascontiguousarray(centroids),
             self.nominal_step,
         )
+
+    @cached_property
+    def active(self) -> int:
+        """How many coordinates have levels: the first ones, all others are zero."""
+        return int(self.stored["group_sizes"].sum())
 
     @classmethod
     def from_weights(cls, spec: Any, weights: Any) -> Self:  # noqa: ANN401 - not used
@@ -430,7 +436,7 @@ class Transform(Codec):
         if beam < 1 or sweeps < 0:
             raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
         encoded = self.encode_blocks(np.atleast_2d(array))
-        codes = self.codes_of(*self._row_numbers(encoded)).astype(np.int64)
+        codes = self.codes_of(*self.row_numbers(encoded)).astype(np.int64)
         return codes.reshape(*array.shape[:-1], codes.shape[1])
 
     def coordinates(self, vectors: FloatArray) -> FloatArray:
@@ -518,7 +524,7 @@ class Transform(Codec):
                     raise OptionError(f"lengths: blocks of {lengths[classes[-1]]} bytes are too short for any code")
                 found.multiples[some], found.others[some], found.packed[some] = multiples, others, packed
 
-    def _row_numbers(self, encoded: EncodedBlocks) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+    def row_numbers(self, encoded: EncodedBlocks) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
         """(n, d) multiples and (n, 4) other numbers of the rows of blocks; see `codes_of`."""
         spec, count = self.spec, encoded.rows
         block, place = np.divmod(np.arange(count), spec.rows_per_block)
@@ -526,7 +532,7 @@ class Transform(Codec):
         if spec.centroids:
             others[:, 0] = encoded.numbers.reshape(-1)[:count]
         others[:, 1] = encoded.others[block, 0]
-        active = int(self.stored["group_sizes"].sum())
+        active = self.active
         known, sides = encoded.others[block, 1].astype(np.int64), encoded.others[block, 2].astype(np.int64)
         own = np.clip(known - place * active, 0, min(active, spec.most_sides))
         after = np.maximum(known - place * active - own, 0)
@@ -558,12 +564,13 @@ class Transform(Codec):
             count,
             whole.reshape(blocks, -1),
             named.reshape(blocks, -1),
-            np.stack([others[first, 1], np.minimum(known, spec.most_sides).astype(np.uint32), joined], axis=1),
+            np.stack([others[first, 1], np.minimum(known, MOST_SIDES).astype(np.uint32), joined], axis=1),
             np.zeros((blocks, max(spec.lengths)), dtype=np.uint8),
         )
         room = np.zeros(blocks, dtype=np.int32)
         self.core.write(found.multiples, found.numbers, found.others, room, found.packed)
-        wrong = (others[:, 1] != found.others[block, 0]) | (room[block] != known[block])
+        there = np.diff([*first, count]) * self.active  # sides of rows that a last block lacks are those of zeros
+        wrong = (others[:, 1] != found.others[block, 0]) | (np.minimum(room, there) != known)[block]
         if wrong.any():
             row = int(wrong.argmax())
             length = spec.lengths[int(found.others[block[row], 0])]

@@ -30,7 +30,8 @@ MAX_ROTATED = 1 << 14
 BREAK_BYTES = 16
 """What tells where the first block begins, where blocks have several rows."""
 ROW_BYTES_PER_LEVEL, MORE_ROW_BYTES = 8, 64
-"""A block has at most 8 bytes per level plus 64."""
+"""A block has at most 8 bytes per level plus 64, and at most `MOST_BLOCK_BYTES`."""
+MOST_BLOCK_BYTES = 1 << 26
 MOST_SIDES = 12
 """Of how many coordinates, at most, the end of a block says on which side of their level they lie."""
 SIDE_UNIT = 1 / 128
@@ -62,7 +63,7 @@ class TransformSpec(CodecSpec):
 
     reflections: int = 0
     states: int = 64
-    level_groups: int = 0
+    level_groups: int = 1
     contexts: int = 1
     weights: int = 4
     lengths: tuple[int, ...] = (1,)
@@ -88,10 +89,10 @@ class TransformSpec(CodecSpec):
         within("centroids", self.centroids, 0, MAX_CENTROIDS)
         within("contexts", self.contexts, 1, MAX_CONTEXTS)
         within("weights", self.weights, 4 * self.contexts, self.contexts * 2 * (self.codebook_size + 2))
-        within("level_groups", self.level_groups, 0, self.embedding_dim)
+        within("level_groups", self.level_groups, 1, self.embedding_dim)
         within("lengths", len(self.lengths), 1, MAX_CLASSES)
         within("rows_per_block", self.rows_per_block, 1, MAX_ROWS_PER_BLOCK)
-        most = ROW_BYTES_PER_LEVEL * self.block_levels + MORE_ROW_BYTES
+        most = min(ROW_BYTES_PER_LEVEL * self.block_levels + MORE_ROW_BYTES, MOST_BLOCK_BYTES)
         for length in self.lengths:
             within("lengths", length, 0 if len(self.lengths) > 1 else 1, most)
         if not 0 <= self.mean_length <= max(self.lengths):
