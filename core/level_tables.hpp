@@ -59,6 +59,7 @@ class LevelTables {
 
   // The number of the first table, without ones, for a context and size; those with more ones follow.
   unsigned number(unsigned size, unsigned context) const;
+  unsigned context_of(unsigned size, unsigned table) const { return (table - number(size, 0)) / (size + 1); }
   // Makes the main tables of a context and size, unless they are there.
   bool make(unsigned size, unsigned context);
   bool is_made(unsigned size, unsigned context) const { return is_made_[number(size, context)]; }

@@ -44,12 +44,12 @@ struct Reader {
     const std::uint32_t unit = range >> bits;
     code -= unit * start;
     range = unit * frequency;
-    while (range < least_range) {
-      range <<= 8;
-      code = code << 8 | bytes[place];
-      place = std::min(place + 1, last);
-    }
-    code &= whole_range - 1;  // no lawful code needs it
+    // Without a branch, which nobody could predict: a symbol takes up to two bytes.
+    const unsigned count = (range < least_range ? 1u : 0u) + (range < least_range >> 8 ? 1u : 0u);
+    const std::uint32_t two = std::uint32_t{bytes[place]} << 8 | bytes[place + 1];
+    code = (code << (8 * count) | two >> (16 - 8 * count)) & (whole_range - 1);  // no lawful code needs the mask
+    range <<= 8 * count;
+    place = std::min(place + count, last);
   }
   std::uint32_t bit() {
     const std::uint32_t found = place_of(1);
@@ -147,6 +147,25 @@ void read_tail(const LevelTables& tables, std::uint32_t values, unsigned size, u
   }
 }
 
+// The same as int8. A larger multiple becomes the smallest one of the same quantizer, sign and parity, and what it lacks
+// is noted in `large`; `place` is that of the group in a block.
+std::uint32_t read_escaped(const LevelTables& tables, std::uint32_t values, unsigned size, unsigned context,
+                           const Order& order, Reader* reader, std::size_t block, std::uint32_t place,
+                           std::vector<LargeLevel>* large) {
+  std::int32_t multiples[4] = {};
+  read_tail(tables, values, size, context, order.ones, reader, multiples);
+  std::uint32_t tuple = 0;
+  for (unsigned i = 0; i < size; ++i) {
+    std::int32_t multiple = multiples[i];
+    if (std::abs(multiple) > largest_small) {
+      multiple = multiple_of((parity_of(multiple) != 0 ? 1u : 3u) + (multiple < 0 ? 1u : 0u), multiple & 1);
+      large->push_back({block, place + order.at[i], multiples[i] - multiple});
+    }
+    tuple |= static_cast<std::uint32_t>(multiple & 255) << (8 * i);
+  }
+  return tuple;
+}
+
 // What the lanes of a kernel call where a group was escaped.
 struct EscapeReader {
   const LevelTables* tables;
@@ -156,36 +175,21 @@ struct EscapeReader {
   std::size_t first_block;
   std::size_t blocks;
   std::vector<LargeLevel>* large;
+  std::vector<LargeLevel> of_spare = {};  // lanes that read the last block once more
   Damage damage[lanes] = {};
 
-  static std::uint32_t read(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context, unsigned ones,
+  static std::uint32_t read(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context, unsigned,
                             LaneReaders* readers) {
     auto& own = *static_cast<EscapeReader*>(self);
     Reader reader{own.bytes + std::size_t{lane} * own.stride, readers->code[lane], readers->range[lane],
                   readers->place[lane], own.stride - 4};
-    std::int32_t multiples[4] = {};
-    read_tail(*own.tables, own.values, size, context, ones, &reader, multiples);
+    const std::uint32_t tuple =
+        read_escaped(*own.tables, own.values, size, context, orders[size][at >> 28], &reader, own.first_block + lane,
+                     at & 0xfffffffu, lane < own.blocks ? own.large : &own.of_spare);
     readers->code[lane] = reader.code;
     readers->range[lane] = reader.range;
     readers->place[lane] = reader.place;
     if (reader.damage != Damage::none) own.damage[lane] = reader.damage;
-    std::uint32_t tuple = 0;
-    for (unsigned i = 0; i < size; ++i) {
-      if (std::abs(multiples[i]) <= largest_small) {
-        tuple |= static_cast<std::uint32_t>(multiples[i] & 255) << (8 * i);
-      } else {  // the kernel needs its parity alone: the smallest multiple of the same quantizer, sign and parity
-        const bool odd = parity_of(multiples[i]) != 0;
-        const unsigned quantizer = multiples[i] & 1;
-        const std::int32_t small = multiple_of((odd ? 1u : 3u) + (multiples[i] < 0 ? 1u : 0u), quantizer);
-        tuple |= static_cast<std::uint32_t>(small & 255) << (8 * i);
-        // Where the coordinate is follows from the pattern, which the kernel knows: `at` carries it in its upper bits.
-        const std::uint32_t pattern = at >> 28;
-        const Order& order = orders[size][pattern];
-        if (lane < own.blocks) {
-          own.large->push_back({own.first_block + lane, (at & 0xfffffffu) + order.at[i], multiples[i] - small});
-        }
-      }
-    }
     return tuple;
   }
 };
@@ -294,6 +298,12 @@ std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char
       }
     }
   }
+  for (std::size_t own = 0; own < made->lengths_.size(); ++own) {
+    for (std::size_t group = 0, first = 0; group < made->group_sizes_.size(); first += made->group_sizes_[group++]) {
+      const unsigned context = made->context_of(first, own);
+      made->bases_.push_back(static_cast<std::uint16_t>(made->tables_.number(made->group_sizes_[group], context)));
+    }
+  }
   return made;
 }
 
@@ -369,7 +379,7 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
       readers.code[lane] = reader.code, readers.range[lane] = reader.range, readers.place[lane] = reader.place;
       readers.class_context[lane] = class_contexts_[classes[block]];
     }
-    EscapeReader escapes{&tables_, values_, held.data(), stride, start, some, large, {}};
+    EscapeReader escapes{&tables_, values_, held.data(), stride, start, some, large};
     const bool whole = some == lanes;
     std::int8_t* to = whole ? levels + start * block_levels : spare.data();
     KDCODE_CHOSEN(levels_kernels)
@@ -396,6 +406,7 @@ Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::siz
                             std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large) const {
   Reader reader;
   reader.begin(bytes, longest_ + zeros_after - 4);
+  const std::uint16_t* bases = bases_.data() + own * group_sizes_.size();
   std::uint32_t word = 0;
   for (std::uint32_t row = 0; row < plan_.rows; ++row) {
     if (plan_.number_slots != nullptr) {
@@ -406,42 +417,27 @@ Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::siz
     std::size_t group = 0;
     for (std::uint32_t coordinate = 0; coordinate < plan_.dim; coordinate += 4) {
       const std::uint32_t count = std::min<std::uint32_t>(4, plan_.dim - coordinate);
-      std::uint32_t parities = 0;
-      std::int8_t* to = levels + std::size_t{row} * plan_.width + coordinate;
-      std::memset(to, 0, 4);
+      std::uint32_t quad = 0;
       for (std::uint32_t at = 0; at < count; ++group) {
         const unsigned size = group_sizes_[group], pattern = word >> (8 + at) & ((1u << size) - 1);
-        const int shifted = static_cast<int>(group_contexts_[group]) + class_contexts_[own];
-        const auto context = static_cast<unsigned>(std::clamp<int>(shifted, 0, static_cast<int>(plan_.contexts) - 1));
         const Order& order = orders[size][pattern];
-        const std::size_t table = tables_.number(size, context) + order.ones;
+        const std::size_t table = std::size_t{bases[group]} + order.ones;
         const std::uint32_t entry = plan_.slots[(table << main_bits) + reader.place_of(main_bits)];
         const std::uint32_t symbol = entry >> 24;
+        std::uint32_t tuple = plan_.values[(table << 8) + symbol];
         reader.take(entry & 0xfff, (entry >> 12 & 0xfff) + 1, main_bits);
-        if (symbol != escape_symbol) [[likely]] {
-          const std::uint32_t tuple = plan_.values[(table << 8) + symbol];
-          for (unsigned i = 0; i < size; ++i) {
-            const auto multiple = static_cast<std::int8_t>(tuple >> (8 * i) & 255);
-            to[at + order.at[i]] = multiple;
-            parities |= parity_of(multiple) << (at + order.at[i]);
-          }
-        } else {
-          std::int32_t multiples[4] = {};
-          read_tail(tables_, values_, size, context, order.ones, &reader, multiples);
-          for (unsigned i = 0; i < size; ++i) {
-            const std::uint32_t place = at + order.at[i];
-            parities |= parity_of(multiples[i]) << place;
-            if (std::abs(multiples[i]) <= largest_small) {
-              to[place] = static_cast<std::int8_t>(multiples[i]);
-            } else {
-              large->push_back({block, row * plan_.width + coordinate + place, multiples[i]});
-            }
-          }
+        if (symbol == escape_symbol) [[unlikely]] {
+          const std::uint32_t place = row * plan_.width + coordinate + at;
+          tuple = read_escaped(tables_, values_, size, tables_.context_of(size, bases[group]), order, &reader, block, place,
+                               large);
         }
+        for (unsigned i = 0; i < size; ++i) quad |= (tuple >> (8 * i) & 255) << (8 * (at + order.at[i]));
         at += size;
       }
+      const std::uint32_t odd = ((quad >> 1) ^ (quad & ~(quad >> 7))) & 0x01010101;  // parity_of each byte
       const std::uint32_t* steps = plan_.steps + count * 48;
-      word = steps[word & 15] ^ steps[16 + (word >> 4 & 15)] ^ steps[32 + parities];
+      word = steps[word & 15] ^ steps[16 + (word >> 4 & 15)] ^ steps[32 + (odd * 0x01020408 >> 24 & 15)];
+      std::memcpy(levels + std::size_t{row} * plan_.width + coordinate, &quad, 4);
     }
   }
   if (reader.damage != Damage::none) return reader.damage;

@@ -101,6 +101,7 @@ class LevelCodec {
   const Trellis* trellis_ = nullptr;
   LevelTables tables_;
   std::vector<std::uint8_t> group_sizes_, group_contexts_, group_of_;
+  std::vector<std::uint16_t> bases_;  // (classes, groups) the first table of a group in blocks of a class
   std::vector<std::uint32_t> lengths_;
   std::vector<std::int8_t> class_contexts_;
   std::vector<std::uint32_t> steps_;
