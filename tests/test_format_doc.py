@@ -125,7 +125,7 @@ def by_hand():
     return Transform(spec, tensors)
 
 
-def test_the_row_that_is_decoded_by_hand_is_one(by_hand, lookup_path):
+def test_the_row_that_is_decoded_by_hand_is_one(by_hand):
     assert "b6 68" in DOC
     codes = by_hand.unpack(np.frombuffer(ROW, np.uint8).reshape(1, 2))
     assert codes.tolist() == [[1, 4, 0, 0, 0b1101]]
