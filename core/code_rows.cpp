@@ -1,0 +1,108 @@
+#include "code_rows.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "checked.hpp"
+
+namespace kdcode {
+namespace {
+
+// So many rows before their use, bytes are fetched from memory.
+constexpr std::size_t rows_ahead = 32;
+
+// The numbers of rows belong to the caller, who may write to them meanwhile: what is checked must be what is used.
+std::size_t read_once(const std::int64_t* number) {
+  const std::int64_t read = *const_cast<const volatile std::int64_t*>(number);
+  std::size_t size = 0;
+  return to_size(read, &size) ? size : ~std::size_t{0};
+}
+
+// The value of `bits` bits at bit `place` of bytes of which `left` may be read.
+std::uint32_t value_at(const std::uint8_t* bytes, std::size_t left, std::size_t place, unsigned bits) {
+  const std::size_t first = place / 8;
+  std::uint64_t word = 0;
+  if (left - first >= 8) {
+    std::memcpy(&word, bytes + first, 8);
+  } else {
+    std::memcpy(&word, bytes + first, left - first);
+  }
+  return static_cast<std::uint32_t>((word >> (place % 8)) & ((std::uint64_t{1} << bits) - 1));
+}
+
+void unpack_row(const CodeRows& rows, std::size_t length, std::size_t row, std::uint32_t* codes) {
+  const std::size_t start = row * rows.row_bytes, left = rows.count * rows.row_bytes - start;
+  const std::uint8_t* bytes = rows.bytes + start;
+  codes[length] = rows.level_bits ? value_at(bytes, left, length * rows.position_bits, rows.level_bits) : 0;
+  if (rows.position_bits == 8) {
+    for (std::size_t i = 0; i < length; ++i) codes[i] = bytes[i];
+  } else if (rows.position_bits == 4) {
+    for (std::size_t i = 0; i < length; ++i) codes[i] = bytes[i / 2] >> (4 * (i % 2)) & 15u;
+  } else if (left >= rows.row_bytes + 8) {  // eight bytes can be read from each of the row
+    const std::uint64_t mask = (std::uint64_t{1} << rows.position_bits) - 1;
+    for (std::size_t i = 0, place = 0; i < length; ++i, place += rows.position_bits) {
+      std::uint64_t word;
+      std::memcpy(&word, bytes + place / 8, 8);
+      codes[i] = static_cast<std::uint32_t>((word >> (place % 8)) & mask);
+    }
+  } else {
+    for (std::size_t i = 0; i < length; ++i)
+      codes[i] = value_at(bytes, left, i * rows.position_bits, rows.position_bits);
+  }
+}
+
+// Looks at the unpacked integers, which nobody else can write to.
+bool in_range(const CodeRows& rows, const CodeShape& shape, const std::uint32_t* codes) {
+  std::uint32_t most = 0;
+  if (rows.position_bits < 32 && shape.size >> rows.position_bits) {
+    most = 0;  // so few bits have no larger value
+  } else {
+    for (std::size_t i = 0; i < shape.length; ++i) most = std::max(most, codes[i]);
+  }
+  return most < shape.size && (rows.level_bits == 0 || codes[shape.length] < shape.levels);
+}
+
+}  // namespace
+
+bool rows_are_valid(const CodeRows& rows, const CodeShape& shape) {
+  const auto bits_are_valid = [](unsigned bits) { return bits >= 1 && bits <= 32; };
+  if (!bits_are_valid(rows.position_bits) || (rows.level_bits != 0) != (shape.levels != 0)) return false;
+  if (rows.level_bits != 0 && !bits_are_valid(rows.level_bits)) return false;
+  std::size_t bits = 0, bytes = 0;
+  if (!multiply(shape.length, std::size_t{rows.position_bits}, &bits) ||
+      !add(bits, std::size_t{rows.level_bits}, &bits))
+    return false;
+  if (rows.row_bytes != bits / 8 + (bits % 8 != 0) || !multiply(rows.count, rows.row_bytes, &bytes)) return false;
+  if (rows.good == nullptr || bytes == 0) return true;
+  std::size_t end = 0;
+  return add(rows.file_start, bytes, &end) && (end - 1) / digest_block_bytes < rows.good_count;
+}
+
+bool is_checked(const CodeRows& rows, std::size_t row, std::size_t count) {
+  if (rows.good == nullptr || count == 0) return true;
+  const std::size_t first = rows.file_start + row * rows.row_bytes, last = first + count * rows.row_bytes - 1;
+  for (std::size_t block = first / digest_block_bytes; block <= last / digest_block_bytes; ++block) {
+    if (!rows.good[block]) return false;
+  }
+  return true;
+}
+
+Reached read_codes(const CodeRows& rows, const CodeShape& shape, const std::int64_t* numbers, std::size_t first,
+                   std::size_t count, std::size_t ahead, std::uint32_t* codes) {
+  const auto fetch = [&](std::size_t place) {
+    const std::size_t row = numbers == nullptr ? first + place : read_once(numbers + place);
+    if (row < rows.count) __builtin_prefetch(rows.bytes + row * rows.row_bytes);
+  };
+  for (std::size_t place = 0; place < std::min(rows_ahead, count); ++place) fetch(place);
+  for (std::size_t place = 0; place < count; ++place, codes += shape.length + 1) {
+    if (place + rows_ahead < ahead) fetch(place + rows_ahead);
+    const std::size_t row = numbers == nullptr ? first + place : read_once(numbers + place);
+    if (row >= rows.count) return {place, Stop::no_row};
+    if (!is_checked(rows, row, 1)) return {place, Stop::unchecked};
+    unpack_row(rows, shape.length, row, codes);
+    if (!in_range(rows, shape, codes)) return {place, Stop::no_code};
+  }
+  return {count, Stop::none};
+}
+
+}  // namespace kdcode
