@@ -11,7 +11,7 @@ fresh ones for every call: evenly ("uniform"), or the id of rank r with probabil
 ranks are dealt out to the rows at random, so that frequent rows do not lie side by side. Contenders take turns. In a
 turn, each makes some calls that do not count, and then some in a row that do, as in a server that does one thing; times
 are medians over the turns, with the quartiles beside them. "Ratio" compares with nn.Embedding in float32 for the same
-rows, ids and batch. Layers that keep frequent rows (`cache=`, `expand_below=`) have seen a million ids before.
+rows, ids and batch. Layers that keep all rows (`expand_below=`) have seen a million ids before.
 
 Two more parts follow. "symbols": `coded["king"]` of a mapped file of 100,000 symbols, for 4,000 symbols that were
 looked up before. "memory": how much more resident memory a process has after it opened a file (or made a layer from it)
@@ -56,7 +56,7 @@ class Size(NamedTuple):
     Args:
         counts: numbers of rows; the last is that of the memory too.
         plans: for each batch.
-        seen: ids that layers which keep frequent rows have seen before.
+        seen: ids that layers which keep rows have seen before.
         symbols: in the file that is asked for symbols, and how many of them are asked for.
         symbol_plan: for these.
     """
@@ -147,8 +147,8 @@ def _open_table(path: Path) -> Callable[[Ids], object]:
     return load(path).decode
 
 
-def _open_layer(path: Path, cache: str | None = None) -> Callable[[Ids], object]:
-    layer = CodedEmbedding(path, cache=cache)
+def _open_layer(path: Path) -> Callable[[Ids], object]:
+    layer = CodedEmbedding(path)
     return lambda ids: layer(torch.from_numpy(ids))
 
 
@@ -161,7 +161,6 @@ def _full_layer(path: Path) -> Callable[[Ids], object]:
 OPENED: dict[str, Callable[[Path], Callable[[Ids], object]]] = {
     "kdcode.load": _open_table,
     "CodedEmbedding": _open_layer,
-    "CodedEmbedding, cache=16MB": lambda path: _open_layer(path, cache="16MB"),
     FULL: _full_layer,
 }
 """What is in memory, made from a file."""

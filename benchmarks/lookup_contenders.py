@@ -32,8 +32,8 @@ FULL = "nn.Embedding float32"
 """Whom all others are compared with."""
 PLAIN = ", not compiled"
 """How names end where kdcode runs without compiled code."""
-HOT: dict[str, dict[str, Any]] = {"cache=16MB": {"cache": "16MB"}, "expand_below=1GB": {"expand_below": "1GB"}}
-"""Ways in which a layer keeps rows that are asked for often."""
+HOT: dict[str, dict[str, Any]] = {"expand_below=1GB": {"expand_below": "1GB"}}
+"""Ways in which a layer keeps rows."""
 HOT_TABLES = ("linear int8", "rotated int8")
 
 
@@ -53,7 +53,7 @@ def contenders(rows: int) -> dict[str, Contender]:
 
 
 def hot_contenders(rows: int) -> dict[str, Contender]:
-    """Layers that keep what is asked for often."""
+    """Layers that keep rows."""
     return {
         f"CodedEmbedding {name}, {way}": _of_layer(CodedEmbedding(made_table(SPECS[name], rows), **options))
         for name in HOT_TABLES

@@ -20,7 +20,7 @@ LAYERS = {
 HOT = {
     f"CodedEmbedding {name}, {way}={size}": f'`CodedEmbedding({way}="{size}")`, {words}'
     for name, words in {"linear int8": "linear", "rotated int8": "product, rotated"}.items()
-    for way, size in {"cache": "16MB", "expand_below": "1GB"}.items()
+    for way, size in {"expand_below": "1GB"}.items()
 }
 PLAIN = {f"{name}, not compiled": f"{words}, without compiled code" for name, words in LAYERS.items()}
 FIGURE = "benchmarks/figures/lookup.svg"
@@ -116,7 +116,6 @@ def lookup_memory() -> str:
     names = {
         "kdcode.load": "`kdcode.load`",
         "CodedEmbedding": "`CodedEmbedding`",
-        "CodedEmbedding, cache=16MB": '`CodedEmbedding(cache="16MB")`',
         "nn.Embedding float32": "`nn.Embedding`, float32",
     }
     lines = [

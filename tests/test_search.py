@@ -5,8 +5,8 @@ import pytest
 import torch
 from sample_tables import KINDS, NAMES, TRANSFORM_NAMES, coded_table, words
 
-from kdcode import CodedTable, VectorTable, compiled, search
-from kdcode.codec import CodecSpec, make_codec
+from kdcode import CodedTable, VectorTable, search
+from kdcode.codec import CodecSpec, CodewordRows, make_codec
 from kdcode.errors import OptionError, UnknownSymbolError, UnknownSymbolsError
 
 pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
@@ -143,10 +143,9 @@ def test_several_are_found_in_one_pass(monkeypatch):
     coded = coded_table(rows=1000, symbols=words(1000))
     coded.norms  # noqa: B018 - a pass of its own, made once
     passes = []
-    chunks = CodedTable.code_chunks
-    monkeypatch.setattr(CodedTable, "code_chunks", lambda *given: passes.append(1) or chunks(*given))
-    with compiled.using("0"):
-        assert len(coded.neighbors(words(50), 3)) == 50
+    scan = CodewordRows.scan
+    monkeypatch.setattr(CodewordRows, "scan", lambda *given: passes.append(1) or scan(*given))
+    assert len(coded.neighbors(words(50), 3)) == 50
     assert passes == [1]
 
 

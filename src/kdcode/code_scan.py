@@ -1,4 +1,4 @@
-"""CodeScan: the rows of a coded table that may be nearest to queries, found on the codes by compiled code.
+"""CodeScan: the rows of a coded table that may be nearest to queries, found on the codes by the core.
 
 The dot product of a row with a query is a sum of D entries of a table, one for each codeword, so no vector is composed.
 Sums are float32, and off by no more than a bound that is known beforehand. Rows are kept as long as they may be among
@@ -15,8 +15,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kdcode import _core
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec import Codec, CompiledSums
+from kdcode.codec import Codec, CodewordRows
 
 _ROOM = 1 << 13
 """Rows of each query that are kept before it is looked which of them are not needed any more."""
@@ -25,8 +26,8 @@ _ROUNDING_OF_SQUARES = 2.0**-21
 _TINY, _HUGE = 1e-20, 1e15
 """Errors of dot products with which scores have room in float32."""
 _FEWEST_ROWS = 1 << 12
-_ADDED_AT_ONCE = 1 << 29
-"""Numbers of tables that are added up before Ctrl-C is noticed: about a quarter of a second."""
+_ADDED_AT_ONCE = 1 << 26
+"""Numbers of tables that are added up in one call of the core: about 0.03 seconds."""
 _ROWS_FOR_THREADS = 1 << 16
 """Rows that are worth a thread."""
 
@@ -41,16 +42,14 @@ class Scores(NamedTuple):
     """How near rows are: (dot product) · factor + offset, larger is nearer.
 
     Args:
-        tables: (q, D·K) what each codeword adds to the dot product with each query.
-        slack: (q,) how far a dot product of these may be from the exact one.
+        in_core: what the core compares rows by: tables of what each codeword adds, slack, factors and offsets.
+        slack: (q,) how far the dot product that a table adds up to may be from the exact one.
         factors: (N,), or empty for ones.
-        offsets: (N,), or empty for zeros.
     """
 
-    tables: FloatArray
+    in_core: _core.Scores
     slack: FloatArray
-    factors: FloatArray = _NONE
-    offsets: FloatArray = _NONE
+    factors: FloatArray
 
 
 class HasCodec(Protocol):
@@ -77,7 +76,7 @@ class RowScores:
     def of(self, queries: DoubleArray, metric: str) -> Scores | None:
         """How near rows are to (q, d) queries; None where float32 has no room for it."""
         codec = self._table.codec
-        tables = codec.score_tables(queries.T)
+        tables = None if codec.may_overflow else codec.score_tables(queries.T)
         if tables is None:
             return None
         slack = codec.rounding_of_dots(np.abs(queries))
@@ -85,9 +84,10 @@ class RowScores:
             slack += _ROUNDING_OF_SQUARES * float(self._table.norms.max()) ** 2
         if not ((slack > _TINY) & (slack < _HUGE)).all():
             return None
-        flat = tables.reshape(-1, len(queries)).T.astype(np.float32, order="C")
+        flat = np.ascontiguousarray(tables.reshape(-1, len(queries)).T, dtype=np.float32)
         factors = self.inverse_norms if metric == "cosine" else _NONE
-        return Scores(flat, slack.astype(np.float32), factors, self.half_squares if metric == "l2" else _NONE)
+        offsets, own = self.half_squares if metric == "l2" else _NONE, slack.astype(np.float32)
+        return Scores(_core.Scores(flat, own, factors, offsets), own, factors)
 
     @cached_property
     def inverse_norms(self) -> FloatArray:
@@ -113,14 +113,14 @@ class CodeScan:
     """Looks for the k nearest rows of queries.
 
     Args:
-        sums: the codes and what reads them.
+        rows: the codes and what reads them.
         scores: what rows are compared by.
         exact: the exact scores of rows, which decide where a great many are equally near.
         k: how many rows of each query are wanted.
     """
 
-    def __init__(self, sums: CompiledSums, scores: Scores, exact: Exact, k: int) -> None:
-        self._sums, self._scores, self._exact, self._k = sums, scores, exact, k
+    def __init__(self, rows: CodewordRows, scores: Scores, exact: Exact, k: int) -> None:
+        self._rows, self._scores, self._exact, self._k = rows, scores, exact, k
         self._is_stopped = False
 
     def candidates(self, start: int, end: int, threads: int = 1) -> list[IntArray]:
@@ -140,15 +140,15 @@ class CodeScan:
 
     def _scanned(self, start: int, end: int) -> list[IntArray]:
         """For each query its candidates among the rows from `start` to before `end`."""
-        count, k = len(self._scores.tables), min(self._k, end - start)
+        count, k = len(self._scores.slack), min(self._k, end - start)
         kept = _Kept(
             np.empty((count, k + _ROOM), np.int64), np.empty((count, k + _ROOM), np.float32), np.zeros(count, np.int64)
         )
         floors = np.full(count, -np.inf, dtype=np.float32)
-        step = max(_FEWEST_ROWS, _ADDED_AT_ONCE // (count * self._sums.code_length))
+        step = max(_FEWEST_ROWS, _ADDED_AT_ONCE // (count * self._rows.code_length))
         reached = start
         while reached < end and not self._is_stopped:
-            reached = self._sums.scan(reached, min(end, reached + step), floors, self._scores, kept)
+            reached = self._rows.scan(reached, min(end, reached + step), self._scores.in_core, floors, kept)
             for query in range(count):
                 floors[query] = self._pruned(query, kept, floors[query])
         return [rows[:length].copy() for rows, length in zip(kept.rows, kept.counts, strict=True)]

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from kdcode import code_groups
 from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, rows_at_once
-from kdcode.codec import Codec, CodecSpec, Sizes
-from kdcode.compiled_codes import CompiledCodes
+from kdcode.code_scan import CodeScan, RowScores
+from kdcode.codec import Codec, CodecSpec, CodewordRows, RowDecoder, Sizes
 from kdcode.errors import OptionError, RowError
 from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows
-from kdcode.search import QUERIES_AT_ONCE, Request
+from kdcode.search import QUERIES_AT_ONCE, Request, exact_nearness
 from kdcode.stored_array import PackedRows, StoredArray
 from kdcode.symbols import RowNumbers, StoredSymbols, checked_rows, pack_symbols
 from kdcode.table import VectorTable
@@ -24,7 +24,6 @@ from kdcode.table import VectorTable
 _CODES_AT_ONCE = 1 << 22
 _FLOATS_AT_ONCE = 1 << 22
 _SCORES_AT_ONCE = 1 << 24
-_FEW_ROWS = 32
 
 Code = tuple[int, ...]
 
@@ -66,7 +65,6 @@ class CodedTable(TableMapping):
         self.packed = codec.stored_rows(packed)
         self.codec = codec
         self.provenance = dict(provenance or {})
-        self._compiled = CompiledCodes()
 
     @classmethod
     def from_codes(
@@ -91,6 +89,10 @@ class CodedTable(TableMapping):
     def codebook(self) -> CodedTable:
         """The same codec and provenance without rows: what `kdcode encode` takes, a file of a few kilobytes."""
         return CodedTable.of_codec(self.codec, self.provenance)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what is made again when it is needed."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_decoder", "_scores")}
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -166,35 +168,13 @@ class CodedTable(TableMapping):
 
     def vectors_at(self, rows: IntArray) -> FloatArray:
         """(n, d) vectors of (n,) rows in [0, N)."""
-        sums = self._compiled.sums(self, len(rows))
-        if sums is not None:
-            return sums.decode(np.ascontiguousarray(rows, dtype=np.int64))
-        if len(rows) <= _FEW_ROWS:
-            return self.codec.decode_packed(self.packed[rows])
-        vectors = np.empty((len(rows), self.embedding_dim), dtype=np.float32)
-        at_once = min(rows_at_once(self.spec.row_width), self._codes_at_once)
-        codec = self.codec.as_float32() if len(rows) > self.codebook_size else self.codec
-        for start in range(0, len(rows), at_once):
-            part = rows[start : start + at_once]
-            codec.write_decoded(self.packed[part], vectors[start : start + at_once])
-        return vectors
+        return self._decoder.decode(rows)
 
     def dot_products(self, queries: DoubleArray) -> Iterator[tuple[int, DoubleArray]]:
-        """Dot products with (q, d) queries, in order: the first row of a chunk, and (n, q) numbers.
-
-        They are sums of table entries where the composition is a sum; others are decoded chunk by chunk.
-        """
+        """Dot products with (q, d) queries, in order: the first row of a chunk, and (n, q) numbers."""
         self.require_rows()
-        tables = self.codec.score_tables(queries.T)
-        if tables is None:
-            for start, vectors in self._vector_chunks(max(len(queries), self.spec.row_width)):
-                yield start, vectors.astype(np.float64) @ queries.T
-            return
-        for start, codes in self.code_chunks(rows_at_once(len(queries))):
-            found = tables[0].take(codes[:, 0], axis=0)
-            for position in range(1, len(tables)):
-                found += tables[position].take(codes[:, position], axis=0)
-            yield start, found * self.codec.row_scales(codes)[:, None] if self.spec.scale_bits else found
+        for start, vectors in self._vector_chunks(max(len(queries), self.spec.row_width)):
+            yield start, vectors.astype(np.float64) @ queries.T
 
     def candidates(
         self, queries: DoubleArray, request: Request, start: int = 0, end: int = -1
@@ -204,7 +184,17 @@ class CodedTable(TableMapping):
         None where only a pass over `dot_products` tells.
         """
         self.require_rows()
-        return self._compiled.candidates(self, queries, request, range(len(self))[start : end if end >= 0 else None])
+        if not isinstance(self._decoder, CodewordRows):
+            return None
+        scores = self._scores.of(queries, request.metric)
+        if scores is None:
+            return None
+
+        def exact(query: int, rows: IntArray) -> DoubleArray:
+            return exact_nearness(self, rows, queries[query], request.metric)
+
+        rows = range(len(self))[start : end if end >= 0 else None]
+        return CodeScan(self._decoder, scores, exact, request.k).candidates(rows.start, rows.stop, request.threads)
 
     def select(self, key: Key, *, missing: str = "raise") -> CodedTable:
         """The table of some rows, in the order given; their codes and the codec stay as they are.
@@ -333,6 +323,14 @@ class CodedTable(TableMapping):
         at_once = rows_at_once(width)
         for start in range(0, len(self), at_once):
             yield start, self.vectors_at(np.arange(start, min(start + at_once, len(self))))
+
+    @cached_property
+    def _decoder(self) -> RowDecoder:
+        return self.codec.decoder(self.packed)
+
+    @cached_property
+    def _scores(self) -> RowScores:
+        return RowScores(self)
 
     @property
     def _codes_at_once(self) -> int:

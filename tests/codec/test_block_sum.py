@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from sample_tables import CODEWORD_NAMES, DTYPES, codec_of, codec_with, codes_of, random_codes, spec_of
+from sample_tables import CODEWORD_NAMES, codec_of, codec_with, codes_of, random_codes, spec_of
 
-from kdcode.codec import BlockSum, CodecSpec, block_sum, make_codec
+from kdcode.codec import BlockSum, CodecSpec, make_codec
 
 CODEBOOK = np.array([[[1, 2], [3, 4]], [[10, 20], [30, 40]]], dtype=np.float32)  # (D, K, e) = (2, 2, 2)
 CODES = np.array([[0, 0], [1, 0], [1, 1]])
@@ -130,16 +130,6 @@ def test_what_stands_beyond_a_narrow_block_is_not_read(name):
     vectors, query = made.decode(codes), np.ones((7, 1))
     np.testing.assert_array_equal(changed.score_tables(query), made.score_tables(query))
     np.testing.assert_array_equal(changed.encode(vectors), made.encode(vectors))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("dim", [300, 301, 599, 700])
-def test_many_blocks_are_looked_up_at_once(dim, dtype, monkeypatch):
-    made = codec_with(CodecSpec.named("product", dim, 5, 300, codebook_dtype=dtype))
-    codes = codes_of(made, 20)
-    found = made.compose(codes)
-    monkeypatch.setattr(block_sum, "_MANY_BLOCKS", 300)
-    np.testing.assert_array_equal(found, made.compose(codes))
 
 
 @pytest.mark.parametrize("inner", [1, 5, 7, 12])

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kdcode.codec.block_sum import BlockSum
-from kdcode.codec.codec import Codec, Tensors
-from kdcode.codec.compiled_sums import CompiledSums
+from kdcode.codec.codec import Codec, RowDecoder, Tensors
+from kdcode.codec.codeword_rows import CodewordRows
 from kdcode.codec.lstm import Lstm
 from kdcode.codec.sizes import SizeLimit, Sizes, memory_bytes
 from kdcode.codec.spec import TRANSFORM, CodecSpec
@@ -22,8 +22,9 @@ __all__ = [
     "BlockSum",
     "Codec",
     "CodecSpec",
-    "CompiledSums",
+    "CodewordRows",
     "Lstm",
+    "RowDecoder",
     "SizeLimit",
     "Sizes",
     "Transform",

@@ -11,9 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from kdcode.arrays import DoubleArray, FloatArray, IntArray
+from kdcode.arrays import DoubleArray, FloatArray
 from kdcode.codec.beam_search import encode_sums, squared_norms, within_reach
-from kdcode.codec.codec import CodeArray, Codec
+from kdcode.codec.codec import CodeArray
+from kdcode.codec.codewords import CodewordCodec
 from kdcode.codec.quantized import Quantized
 from kdcode.codec.spec import BLOCK_SUM
 
@@ -21,13 +22,9 @@ _CHUNK_FLOATS = 1 << 19
 """Floats that the largest intermediate array of a chunk may hold, so that it stays in the cache."""
 
 _FEW_DIGITS = 2.0**-100
-_MANY_BLOCKS = 256
-"""Blocks that are worth a call of numpy each."""
-_FEW_ROWS = 32
-"""Rows for which all codewords are looked up at once."""
 
 
-class BlockSum(Codec):
+class BlockSum(CodewordCodec):
     """v = (s_1, …, s_G) B: block g has the coordinates s_g = Σ W^j_{c_j} over its positions j.
 
     Codewords have the size of the widest block; what stands beyond a narrower one is not read.
@@ -35,50 +32,6 @@ class BlockSum(Codec):
 
     kind: ClassVar[str] = BLOCK_SUM
     scaled_weight: ClassVar[str] = "codebook"
-
-    def compose(self, codes: IntArray) -> FloatArray:
-        """(n, D) or (n, columns) codes to (n, d) vectors of type `dtype`, before row scales."""
-        spec = self.spec
-        is_product = spec.groups == spec.code_length
-        if len(codes) <= _FEW_ROWS or (is_product and spec.groups > _MANY_BLOCKS):
-            sums = self._sums_at_once(codes)
-        else:
-            sums = self._sums_by_position(codes)
-        return sums if self.basis is None else np.asarray(sums @ self.basis)
-
-    def _sums_by_position(self, codes: IntArray) -> FloatArray:
-        """(n, inner_dim) coordinates, one position after another: no array is larger than the result."""
-        sums = np.empty((len(codes), self.spec.inner_dim), dtype=self.dtype)
-        for block in self.spec.blocks:
-            first, *others = range(block.positions.start, block.positions.stop)
-            total = self._words_of(first).take(codes[:, first], axis=0).astype(self.dtype, copy=False)
-            for position in others:
-                total += self._words_of(position).take(codes[:, position], axis=0)
-            sums[:, block.columns] = total[:, : block.width]
-        return sums
-
-    def _sums_at_once(self, codes: IntArray) -> FloatArray:
-        """The same by few calls of numpy, which are most of the time for a few rows: all codewords are looked up."""
-        spec = self.spec
-        stored, scale = self._quantized("codebook")
-        places = codes[:, : spec.code_length] + self._first_words
-        words = stored.reshape(-1, spec.codeword_dim).take(places, axis=0)  # (n, D, e)
-        sums = words.astype(self.dtype, copy=False) if scale is None else words * scale[:, 0].astype(self.dtype)
-        if spec.groups == 1:
-            return np.asarray(sums.sum(axis=1))
-        if spec.groups < spec.code_length:
-            sums = np.add.reduceat(sums, [block.positions.start for block in spec.blocks], axis=1)
-        rows, narrow = len(codes), spec.codeword_dim - 1
-        wide = spec.inner_dim - spec.groups * narrow  # so many blocks have e coordinates, and the others e - 1
-        if wide == spec.groups:
-            return sums.reshape(rows, spec.inner_dim)
-        first = sums[:, :wide].reshape(rows, wide * spec.codeword_dim)
-        return np.concatenate([first, sums[:, wide:, :-1].reshape(rows, (spec.groups - wide) * narrow)], axis=1)
-
-    @cached_property
-    def _first_words(self) -> IntArray:
-        """(D,) where the codewords of each position begin among all."""
-        return self.spec.codebook_size * np.arange(self.spec.code_length)
 
     def _words_of(self, position: int) -> FloatArray:
         """The (K, e) codewords of a position, as float32."""

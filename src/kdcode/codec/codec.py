@@ -6,24 +6,37 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from kdcode import bitpack
-from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
+from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors, rows_at_once
 from kdcode.codec.beam_search import within_reach
 from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_forms import RowForms
-from kdcode.codec.row_scales import directions, length_ratios, nearest_level
+from kdcode.codec.row_scales import directions
 from kdcode.codec.spec import CodecSpec, check_values
 from kdcode.errors import OptionError, StorageError
+from kdcode.stored_array import PackedRows
 
 CodeArray = npt.NDArray[np.int64]
 Tensors = Mapping[str, npt.NDArray[Any]]
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _SHOWN_POSITIONS = 16
+
+
+class RowDecoder(Protocol):
+    """Packed rows of a table with their codec."""
+
+    def decode(self, rows: IntArray) -> FloatArray:
+        """(n, d) vectors of (n,) rows in [0, N).
+
+        Raises:
+            StorageError: a code is not one of the codec, or the file is damaged.
+        """
+
 
 Search = Callable[[Any, FloatArray, int, int], CodeArray]
 """Called with a codec, (n, d) vectors, a beam and sweeps; gives (n, D) codes."""
@@ -172,17 +185,17 @@ class Codec(RowForms, ABC):
             check_values(codes, self.spec)
         return codes
 
+    @abstractmethod
     def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
         """(n, row bytes) packed rows to (n, d) vectors.
 
         Raises:
             StorageError: as of `unpack` and `decode`.
         """
-        return self.decode(self.unpack(packed))
 
-    def write_decoded(self, packed: npt.NDArray[np.uint8], vectors: FloatArray) -> None:
-        """The same written to (n, d) vectors, for codecs that need not have all of them twice."""
-        vectors[:] = self.decode_packed(packed)
+    def decoder(self, packed: PackedRows) -> RowDecoder:
+        """What decodes rows of a table."""
+        return _PackedDecoder(self, packed)
 
     def check_codes(self, codes: IntArray) -> None:
         """Refuse what is no (n, columns) array of codes in range."""
@@ -204,16 +217,7 @@ class Codec(RowForms, ABC):
             StorageError: a vector has a number that float32 cannot hold.
         """
         vectors = self.compose(codes)
-        if self.spec.scale_bits:
-            vectors *= self.row_scales(codes)[:, None]
         return _as_float32(vectors, codes) if self.may_overflow else vectors
-
-    def row_scales(self, codes: IntArray) -> FloatArray:
-        """(n,) what multiplies the composed vectors of codes."""
-        if not self.spec.scale_bits:
-            return np.ones(len(codes), dtype=np.float32)
-        levels: FloatArray = self.stored["scale_levels"]
-        return levels[codes[:, self.spec.code_length]]
 
     def encode(
         self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4, search: Search | None = None
@@ -238,11 +242,8 @@ class Codec(RowForms, ABC):
         return self.with_scale_level(codes, rows).reshape(*array.shape[:-1], len(self.spec.widths))
 
     def with_scale_level(self, codes: CodeArray, vectors: FloatArray) -> CodeArray:
-        """(n, columns): (n, D) codes with the level that is nearest to the length of (n, d) vectors."""
-        if not self.spec.scale_bits:
-            return codes
-        levels = nearest_level(length_ratios(vectors, self.compose(codes)), self.stored["scale_levels"])
-        return np.concatenate([codes, levels[:, None]], axis=1)
+        """(n, columns): (n, D) codes with the level of the scale of (n, d) vectors, where rows have scales."""
+        return codes
 
     def search_codes(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
         """(n, D) codes of (n, d) vectors, before row scales, chunk by chunk."""
@@ -283,40 +284,29 @@ class Codec(RowForms, ABC):
     def _rows_at_once(self, beam: int) -> int:
         """Rows that a search works on at a time."""
 
-    @cached_property
-    def inverse_basis(self) -> DoubleArray:
-        """(d, inner_dim): vectors times it are the coordinates that codewords add up to, where the basis is square.
-
-        A learned rotation is inverted by its transpose, but for rounding. A basis that was fitted to hidden states is
-        not: see `kdcode.nn.compress_embeddings(calibrate=...)`.
-        """
-        basis = np.asarray(self.basis, dtype=np.float64)
-        try:
-            return np.asarray(np.linalg.inv(basis))
-        except np.linalg.LinAlgError:
-            return np.asarray(np.linalg.pinv(basis))
-
-    @cached_property
-    def reduced_basis(self) -> tuple[DoubleArray, FloatArray]:
-        """(d, k) directions and the (inner_dim, k) basis in them, both in the same unit; k is the smaller of both dims.
-
-        A basis keeps no distances. With B = L Qᵀ, those between x B and a vector v are those between x L and v Q, but
-        for what no x B reaches: so a search of codes need not work with d numbers where inner_dim are fewer.
-        """
-        directions, lower = np.linalg.qr(np.asarray(self.basis, dtype=np.float64).T)
-        unit = max(float(np.abs(lower).max()), float(np.finfo(np.float32).tiny))
-        return directions / unit, np.asarray(lower.T / unit, dtype=np.float32)
-
-    def reduced(self, vectors: FloatArray) -> FloatArray:
-        """(n, d) vectors in the (n, k) coordinates of `reduced_basis`."""
-        return within_reach(vectors @ self.reduced_basis[0])
-
     def _sum_of_largest(self, name: str) -> float:
         """The largest numbers of each leading index of a weight, added up."""
         return float(self._quantized(name).largest.sum(dtype=np.float64))
 
     def _quantized(self, name: str) -> Quantized:
         return Quantized(self.stored[name], self.stored.get(f"{name}_scale"))
+
+
+@dataclass(frozen=True, eq=False)
+class _PackedDecoder:
+    """Decodes rows of a table a few at a time."""
+
+    codec: Codec
+    packed: PackedRows
+
+    def decode(self, rows: IntArray) -> FloatArray:
+        """(n, d) vectors of (n,) rows in [0, N)."""
+        spec = self.codec.spec
+        vectors = np.empty((len(rows), spec.embedding_dim), dtype=np.float32)
+        at_once = rows_at_once(max(spec.row_width, len(spec.widths)))
+        for start in range(0, len(rows), at_once):
+            vectors[start : start + at_once] = self.codec.decode_packed(self.packed[rows[start : start + at_once]])
+        return vectors
 
 
 def _as_float32(vectors: npt.NDArray[np.floating[Any]], codes: IntArray) -> FloatArray:

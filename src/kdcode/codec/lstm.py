@@ -9,7 +9,8 @@ import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.beam_search import Step, smallest_costs, squared_norms, traced_codes
-from kdcode.codec.codec import CodeArray, Codec
+from kdcode.codec.codec import CodeArray
+from kdcode.codec.codewords import CodewordCodec
 from kdcode.codec.spec import LSTM
 
 _CHUNK_FLOATS = 1 << 23
@@ -21,7 +22,7 @@ _MOST_STEPS = 1 << 24
 _GATE_PARTS = ("codebook", "recurrent", "bias")
 
 
-class Lstm(Codec):
+class Lstm(CodewordCodec):
     """An LSTM over the codewords, each added to every gate directly; v = (Σ_j h_j) H (section 2 of the paper).
 
     The weights are U = `recurrent` (4, e, e) and b = `bias` (4, e), gates in the paper's order f, i, o, m,
@@ -30,10 +31,6 @@ class Lstm(Codec):
 
     kind: ClassVar[str] = LSTM
     scaled_weight: ClassVar[str] = "basis"
-
-    def compose(self, codes: IntArray) -> FloatArray:
-        """(n, D) or (n, columns) codes to (n, d) vectors of type `dtype`, before row scales."""
-        return np.asarray(self._total(codes) @ np.asarray(self.basis))
 
     def _total(self, codes: IntArray) -> FloatArray:
         """(n, D) or (n, columns) codes to the (n, e) sums of their h."""

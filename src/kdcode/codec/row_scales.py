@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.arrays import FloatArray
+from kdcode.arrays import DoubleArray, FloatArray
 from kdcode.codec.spec import MAX_SCALE_BITS
 from kdcode.errors import OptionError
 
@@ -40,7 +40,7 @@ def directions(vectors: FloatArray) -> FloatArray:
     return np.asarray(np.divide(wide, lengths, where=lengths > 0, out=np.zeros_like(wide)), dtype=np.float32)
 
 
-def length_ratios(vectors: FloatArray, copies: FloatArray) -> FloatArray:
+def length_ratios(vectors: FloatArray | DoubleArray, copies: FloatArray) -> FloatArray:
     """(N,) what makes copies as long as vectors; 1 where a copy is 0."""
     lengths, near = (np.linalg.norm(np.asarray(rows, dtype=np.float64), axis=1) for rows in (vectors, copies))
     ratios = np.divide(lengths, near, where=near > 0, out=np.ones_like(lengths))

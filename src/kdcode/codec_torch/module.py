@@ -84,6 +84,9 @@ class CodecModule(nn.Module):
         levels = {} if self.scale_levels is None else {"scale_levels": self.scale_levels}
         return {**self.weights, **levels}
 
+    def refresh(self) -> None:
+        """Look at the tensors anew: nothing is kept that depends on them."""
+
     @property
     def dtype(self) -> torch.dtype:
         """The type of weights and vectors."""

@@ -72,9 +72,9 @@ class StoredCodec(nn.Module):
         """The codec of the tensors that are there now; those on another device are fetched when they have changed."""
         return self._twin.of(dict(self.named_buffers()), self._codec_of)
 
-    def stored_tensors(self) -> dict[str, Tensor] | None:
-        """The tensors that float32 vectors are composed from, named as in files; None where float64 is needed."""
-        return dict(self.named_buffers()) if self._computed_in == torch.float32 else None
+    def stored_tensors(self) -> dict[str, Tensor]:
+        """The tensors, named as in files."""
+        return {name: tensor for name, tensor in self._buffers.items() if tensor is not None}
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -94,6 +94,11 @@ class StoredCodec(nn.Module):
 
     def _load_from_state_dict(self, *arguments: Any) -> None:  # noqa: ANN401 - those of nn.Module
         super()._load_from_state_dict(*arguments)
+        self.settle()
+
+    def refresh(self) -> None:
+        """Look at the tensors anew, after they were changed in a way that torch does not count."""
+        self._twin.forget()
         self.settle()
 
     def settle(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import is_
 from typing import Any, Generic, TypeVar
 
 import numpy.typing as npt
 from torch import Tensor
 
 Made = TypeVar("Made")
+_address = Tensor.data_ptr
 
 
 class Twin(Generic[Made]):
@@ -23,6 +25,10 @@ class Twin(Generic[Made]):
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return Twin, ()
 
+    def forget(self) -> None:
+        """Make it anew when it is next asked for."""
+        self._kept = None
+
     def of(self, tensors: Mapping[str, Tensor], make: Callable[[dict[str, npt.NDArray[Any]]], Made]) -> Made:
         """What `make` makes of the tensors as arrays."""
         own = tuple(tensors.values())
@@ -32,6 +38,33 @@ class Twin(Generic[Made]):
             made = make({name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
             kept = self._kept = (seen, own, made)  # with the tensors, so that no others can have their addresses
         return kept[2]
+
+
+class TensorsSeen:
+    """Tells whether tensors are still those that something was made from.
+
+    Args:
+        tensors: what it was made from; None where there is no tensor.
+        places: those of them whose addresses are looked at: `Module.to` and its like move all parameters at once.
+        values: whether it depends on the numbers in the tensors, and not only on where they are.
+    """
+
+    def __init__(self, tensors: list[Tensor | None], places: tuple[Tensor, ...], *, values: bool) -> None:
+        self._own, self._places = tensors, places  # held, so that no others take their place
+        self._addresses = list(map(_address, places))
+        self._versions = _versions(tensors) if values else None
+
+    def are(self, tensors: list[Tensor | None]) -> bool:
+        """Whether they are the same, in number too."""
+        return (
+            all(map(is_, tensors, self._own))
+            and list(map(_address, self._places)) == self._addresses
+            and (self._versions is None or _versions(tensors) == self._versions)
+        )
+
+
+def _versions(tensors: list[Tensor | None]) -> list[int]:
+    return [tensor._version for tensor in tensors if tensor is not None]
 
 
 def for_torch(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

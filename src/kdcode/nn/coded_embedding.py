@@ -22,5 +22,4 @@ class CodedEmbedding(CodedLayer):
         device: where the layer lives.
         dtype: type of the vectors, as in `nn.Embedding`; torch's default type if None.
         expand_below: a size like "64MB"; where all vectors take no more, they are decoded once and kept.
-        cache: a size like "16MB" for the vectors of ids that come often; on the CPU.
     """

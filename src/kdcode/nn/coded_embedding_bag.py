@@ -27,7 +27,6 @@ class CodedEmbeddingBag(CodedLayer):
         device: where the layer lives.
         dtype: type of the vectors, as in `nn.EmbeddingBag`; torch's default type if None.
         expand_below: a size like "64MB"; where all vectors take no more, they are decoded once and kept.
-        cache: a size like "16MB" for the vectors of ids that come often; on the CPU.
     """
 
     def __init__(  # noqa: PLR0913 - those of nn.EmbeddingBag, and the form
@@ -42,12 +41,18 @@ class CodedEmbeddingBag(CodedLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         expand_below: str | int | None = None,
-        cache: str | int | None = None,
     ) -> None:
         if mode not in MODES:
             raise OptionError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
-        kept = {"expand_below": expand_below, "cache": cache}
-        super().__init__(coded, padding_idx, form=form, trainable=trainable, device=device, dtype=dtype, **kept)
+        super().__init__(
+            coded,
+            padding_idx,
+            form=form,
+            trainable=trainable,
+            device=device,
+            dtype=dtype,
+            expand_below=expand_below,
+        )
         self.mode = mode
         self.include_last_offset = include_last_offset
 

@@ -14,14 +14,13 @@ from torch.nn import functional as F
 
 from kdcode.codec import Codec, make_spec, memory_bytes
 from kdcode.codec_torch import CodecModule, StoredCodec, module_of
-from kdcode.codec_torch.twin import tensors_seen
+from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
-from kdcode.nn.cpu_lookup import CpuLookup, main_tensor
+from kdcode.nn.core_lookup import CoreLookup, places_of, tensors_of
 from kdcode.nn.embedding_layer import EmbeddingLayer
 from kdcode.nn.layer_content import ROW_BUFFERS, LayerContent, buffer_of
 from kdcode.nn.recording import refuse_recording
-from kdcode.row_cache import RowCache
 from kdcode.storage import load
 
 if TYPE_CHECKING:
@@ -52,8 +51,6 @@ class CodedLayer(EmbeddingLayer):
         device: where the layer lives.
         dtype: type of the vectors; torch's default type if None.
         expand_below: a size like "64MB": where all vectors take no more, they are decoded at the first call and kept.
-        cache: a size like "16MB" for vectors of ids that come often, kept as they are decoded. It is used on the CPU,
-            and not where compiled code decodes rows as quickly as they are copied: that of codes without a basis.
     """
 
     code_rows: Tensor
@@ -65,7 +62,7 @@ class CodedLayer(EmbeddingLayer):
     is_being_loaded = False
     """Whether `weight` has no numbers yet: set by loaders of models that set first weights to random numbers."""
 
-    def __init__(  # noqa: PLR0913 - how codes are kept, and what else may be
+    def __init__(
         self,
         coded: CodedSource | LayerContent,
         padding_idx: int | None = None,
@@ -75,7 +72,6 @@ class CodedLayer(EmbeddingLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         expand_below: str | int | None = None,
-        cache: str | int | None = None,
     ) -> None:
         if form not in CODE_FORMS:
             raise OptionError(f"form must be one of {', '.join(CODE_FORMS)}, got {form!r}")
@@ -87,13 +83,12 @@ class CodedLayer(EmbeddingLayer):
         spec = content.codec.spec
         super().__init__(content.num_embeddings, spec.embedding_dim, padding_idx)
         self.form, self.trainable = form, trainable
-        self.expand_below, self.cache = expand_below, cache
-        room = _room("expand_below", expand_below, trainable), _room("cache", cache, trainable)
+        self.expand_below = expand_below
         size = (torch.get_default_dtype() if dtype is None else dtype).itemsize
-        self._may_expand = size * self.num_embeddings * self.embedding_dim <= room[0]
-        self._expanded_from: tuple[int, ...] = ()
+        self._may_expand = size * self.num_embeddings * self.embedding_dim <= _room(expand_below, trainable)
+        self._expanded_from: TensorsSeen | None = None
         self.register_buffer("expanded", None, persistent=False)
-        self._lookup = CpuLookup(RowCache(self.embedding_dim, room[1]) if room[1] else None)
+        self._lookup = CoreLookup()
         for name in ROW_BUFFERS:
             rows = content.rows.get(name)
             self.register_buffer(name, None if rows is None else torch.from_numpy(rows).to(device))
@@ -133,7 +128,6 @@ class CodedLayer(EmbeddingLayer):
             "trainable": self.trainable,
             "dtype": str(self.codec.dtype).removeprefix("torch."),
             "expand_below": self.expand_below,
-            "cache": self.cache,
         }
 
     @property
@@ -143,11 +137,6 @@ class CodedLayer(EmbeddingLayer):
             return {}
         layout = self.codec.spec.row_layout(self.num_embeddings)
         return {name: len(self.get_buffer(buffer_of(name))) for name, (_, shape) in layout.items() if shape[0] is None}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all buffers and parameters, and of the cache: what the layer takes in memory."""
-        return super().nbytes + self._lookup.nbytes
 
     @property
     def device(self) -> torch.device:
@@ -207,18 +196,33 @@ class CodedLayer(EmbeddingLayer):
 
     @property
     def _is_expanded(self) -> bool:
-        """Whether vectors are taken from the whole table; a graph that is compiled has the codes alone."""
-        return self._may_expand and not torch.compiler.is_compiling()
+        """Whether vectors are taken from the whole table.
+
+        A graph that is compiled has the codes alone; tensors of inference mode do not tell when they are written to.
+        """
+        return self._may_expand and not torch.compiler.is_compiling() and not self.code_rows.is_inference()
 
     def _whole_table(self) -> Tensor:
         """The (N, d) vectors, decoded where they are not those of the tensors that are there now."""
-        buffers, codec = self._buffers, self._modules["codec"]  # quicker to find than attributes
-        seen = tensors_seen(buffers["code_rows"], main_tensor(codec))  # type: ignore[arg-type]
-        table = buffers["expanded"]
-        if table is None or seen != self._expanded_from:
+        own = tensors_of(self, self._modules["codec"])
+        table = self._buffers["expanded"]
+        seen = self._expanded_from
+        if table is None or seen is None or len(table) != self.num_embeddings or not seen.are(own):
             table = self.expanded = self.weight
-            self._expanded_from = seen
+            self._expanded_from = TensorsSeen(own, places_of(self), values=True)
         return table
+
+    def refresh(self) -> None:
+        """Look at all tensors anew.
+
+        Call it after numbers were written through `.data`, or a tensor of the layer was resized in place: torch counts
+        neither. All other changes count by themselves.
+        """
+        self._lookup.refresh()
+        self.expanded = self._expanded_from = None
+        self.codec.refresh()
+        if self.numpy_rows is not None:
+            self.numpy_rows.refresh()
 
     def _composes_all(self, ids: Tensor) -> bool:
         # Sorting pays where ids repeat; that they do is certain where there are more of them than half the rows.
@@ -239,11 +243,11 @@ def _check_codec(codec: Codec, *, form: str, trainable: bool, dtype: torch.dtype
         )
 
 
-def _room(name: str, size: str | int | None, trainable: bool) -> int:
-    """The bytes of an option; none is kept of a table that is trained."""
+def _room(size: str | int | None, trainable: bool) -> int:
+    """The bytes of `expand_below`; no table is kept that is trained."""
     if size is not None and trainable:
-        raise OptionError(f"{name}: vectors cannot be kept while codewords are trained; leave it out, or trainable")
-    return 0 if size is None else memory_bytes(name, size)
+        raise OptionError("expand_below: vectors cannot be kept while codewords are trained; leave it or trainable out")
+    return 0 if size is None else memory_bytes("expand_below", size)
 
 
 def as_coded(source: CodedSource) -> CodedTable:

@@ -48,6 +48,10 @@ class NumpyRows:
     def __init__(self) -> None:
         self._rows: Twin[PackedRows] = Twin()
 
+    def refresh(self) -> None:
+        """Look at the tensors anew."""
+        self._rows.forget()
+
     @_outside_of_graphs
     def codes(self, layer: CodedLayer, ids: Tensor) -> Tensor:
         """(n,) ids in [0, N) to their (n, columns) codes, on the device of the ids."""

@@ -15,8 +15,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kdcode.errors import OptionError, RowError
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
 
-pytestmark = pytest.mark.usefixtures("lookup_path")
-
 ROWS, DIM = 60, 24
 
 
@@ -32,7 +30,7 @@ def close(found, expected):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("keep", [{"cache": "4KB"}, {"expand_below": "1MB"}, {"cache": 3000, "expand_below": 100}])
+@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}, {"expand_below": 100}])
 @pytest.mark.parametrize("form", ["packed", "unpacked"])
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
 def test_what_is_kept_is_what_is_decoded(kind, dtype, form, keep):
@@ -46,7 +44,7 @@ def test_what_is_kept_is_what_is_decoded(kind, dtype, form, keep):
             close(layer(ids.view(1, -1, 1)), expected[ids][None, :, None])
 
 
-@pytest.mark.parametrize("keep", [{"cache": "4KB"}, {"expand_below": "1MB"}])
+@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("padding", [None, 2])
 def test_bags_of_kept_rows(mode, keep, padding):
@@ -59,7 +57,7 @@ def test_bags_of_kept_rows(mode, keep, padding):
         close(bag(ids.flatten(), torch.tensor([0, 5, 30])), plain(ids.flatten(), torch.tensor([0, 5, 30])))
 
 
-@pytest.mark.parametrize("keep", [{}, {"cache": "4KB"}, {"expand_below": "1MB"}])
+@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
 def test_weights_that_are_loaded_later_count(keep):
     first, second = table(seed=0), table(seed=1)
     ids = torch.arange(ROWS)
@@ -72,7 +70,7 @@ def test_weights_that_are_loaded_later_count(keep):
         close(layer(torch.tensor([4])), full(second)[[4]])
 
 
-@pytest.mark.parametrize("keep", [{"cache": "4KB"}, {"expand_below": "1MB"}])
+@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
 def test_config_and_state_build_the_same_layer(keep):
     layer = CodedEmbedding(table(), **keep)
     layer(torch.arange(5))
@@ -88,8 +86,6 @@ def test_config_and_state_build_the_same_layer(keep):
 
 def test_kept_vectors_are_counted():
     plain = CodedEmbedding(table())
-    layer = CodedEmbedding(table(), cache="8KB")
-    assert 0.9 * 8000 < layer.nbytes - plain.nbytes <= 8000
     expanded = CodedEmbedding(table(), expand_below="1MB")
     expanded(torch.tensor([0]))
     assert expanded.nbytes - plain.nbytes == 4 * ROWS * DIM
@@ -106,8 +102,8 @@ def test_only_tables_below_the_size_are_expanded():
     assert half.expanded is not None
 
 
-@pytest.mark.parametrize("name", ["cache", "expand_below"])
-def test_sizes_that_are_none_and_trained_tables_are_refused(name):
+def test_sizes_that_are_none_and_trained_tables_are_refused():
+    name = "expand_below"
     for wrong in ("20x", "large", 0, -5, True):
         with pytest.raises(OptionError, match=f"{name} must be a size like 64MB, 500KB or a number of bytes, got"):
             CodedEmbedding(table(), **{name: wrong})
@@ -115,7 +111,7 @@ def test_sizes_that_are_none_and_trained_tables_are_refused(name):
         CodedEmbedding(table(), trainable=True, **{name: "1MB"})
 
 
-@pytest.mark.parametrize("keep", [{}, {"cache": "4KB"}, {"expand_below": "1MB"}])
+@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
 @pytest.mark.parametrize("ids", [[-1], [ROWS], [0, 1, -ROWS], [5] * 50 + [10**12]])
 def test_ids_outside_the_table_raise(ids, keep):
     layer = CodedEmbedding(table(), **keep)
@@ -143,11 +139,106 @@ def test_weights_that_are_trained_count_at_once():
         close(layer(ids), 2 * before)
 
 
-def test_tensors_that_are_swapped_for_a_call_count():
-    layer, other = CodedEmbedding(table(seed=0)), CodedEmbedding(table(seed=1))
-    ids = torch.arange(ROWS)
-    close(torch.func.functional_call(layer, other.state_dict(), (ids,)), other(ids))
-    close(layer(ids), full(table(seed=0)))
+KEPT = pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
+STATE = {"linear": "codebook_scale", "rotated-product": "basis_scale", "lstm": "bias", "scaled-linear": "scale_levels"}
+
+
+def rounded(layer) -> torch.Tensor:
+    """What a new layer with the state of this one gives, by torch's operators alone."""
+    other = CodedEmbedding.from_config({**layer.config, "expand_below": None})
+    other.load_state_dict(layer.state_dict())
+    return other.composed(torch.arange(ROWS))
+
+
+@KEPT
+@pytest.mark.parametrize("kind", STATE)
+def test_a_tensor_that_is_swapped_for_a_call_counts_for_it_alone(kind, keep):
+    layer, ids = CodedEmbedding(table(kind), **keep), torch.arange(ROWS)
+    before = layer(ids)
+    name = f"codec.{STATE[kind]}"
+    changed = {name: 2 * layer.state_dict()[name]}
+    found = torch.func.functional_call(layer, changed, (ids,))
+    close(layer(ids), before)
+    layer.load_state_dict({**layer.state_dict(), **changed}, assign=True)
+    close(found, rounded(layer))
+    assert not torch.allclose(found, before)
+
+
+@KEPT
+@pytest.mark.parametrize("way", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("kind", STATE)
+def test_what_is_written_in_place_counts(kind, way, keep):
+    layer, ids = CodedEmbedding(table(kind), **keep), torch.arange(ROWS)
+    before = layer(ids)
+    with way():
+        layer.codec.get_buffer(STATE[kind]).mul_(2)
+        close(layer(ids), rounded(layer))
+    close(layer(ids), rounded(layer))
+    assert not torch.allclose(layer(ids), before)
+    with way():
+        layer.code_rows.copy_(layer.code_rows.flip(0).contiguous())
+    close(layer(ids), rounded(layer))
+
+
+@KEPT
+def test_what_is_written_to_tensors_of_inference_mode_counts(keep):
+    with torch.inference_mode():
+        layer = CodedEmbedding(table(), **keep)
+        before = layer(torch.arange(ROWS))
+        layer.codec.codebook_scale.mul_(2)
+    close(layer(torch.arange(ROWS)), 2 * before)
+
+
+@KEPT
+@pytest.mark.parametrize("form", ["packed", "unpacked"])
+def test_other_data_count_after_refresh(form, keep):
+    layer, other = CodedEmbedding(table(seed=0), form=form, **keep), CodedEmbedding(table(seed=1), form=form)
+    layer(torch.arange(ROWS))
+    for name, tensor in other.state_dict().items():
+        (layer.get_parameter(name) if form == "unpacked" and "codec" in name else layer.get_buffer(name)).data = tensor
+    layer.refresh()
+    close(layer(torch.arange(ROWS)), full(table(seed=1)))
+
+
+@pytest.mark.parametrize("form", ["packed", "unpacked"])
+def test_moves_and_copies_count(form):
+    layer, ids = CodedEmbedding(table("rotated-product"), form=form), torch.arange(ROWS)
+    expected = layer(ids)
+    copied = copy.deepcopy(layer)
+    with torch.no_grad():
+        next(tensor for name, tensor in layer.codec.state_dict().items() if name == "codebook").zero_()
+    close(copied(ids), expected)
+    assert not layer(ids).any()
+    copied.to(torch.float64)
+    torch.testing.assert_close(copied(ids), expected.double(), rtol=1e-4, atol=1e-5)
+    copied.to(torch.float32).share_memory()
+    close(copied(ids), expected)
+
+
+@KEPT
+@pytest.mark.parametrize("form", ["packed", "unpacked"])
+def test_rows_that_were_cut_off_are_gone(form, keep):
+    layer = CodedEmbedding(table(), form=form, **keep)
+    expected = layer(torch.arange(ROWS))
+    layer.code_rows = layer.code_rows[:5]
+    if not keep:
+        close(layer(torch.tensor([4])), expected[[4]])
+    for ids in ([5], [0, 7], list(range(ROWS))):
+        with pytest.raises(IndexError):
+            layer(torch.tensor(ids))
+    layer.num_embeddings = 5
+    close(layer(torch.arange(5)), expected[:5])
+    with pytest.raises(RowError, match=r"ids must be in \[0, 5\), got ids from 5 to 5"):
+        layer(torch.tensor([5]))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_tangents_are_not_lost():
+    layer, ids = CodedEmbedding(table("product", "float32"), trainable=True), torch.arange(ROWS)
+    layer.requires_grad_(False)
+    codebook = {"codec.codebook": layer.codec.codebook.detach()}
+    found = torch.func.jvp(lambda now: torch.func.functional_call(layer, now, (ids,)), (codebook,), (codebook,))
+    close(found[1], found[0])
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
@@ -161,7 +252,7 @@ def test_inference_mode_and_other_integers():
     layer, expected = CodedEmbedding(table()), full(table())
     with torch.inference_mode():
         close(layer(torch.tensor([3, 4])), expected[[3, 4]])
-        made_inside = [CodedEmbedding(table(), **keep) for keep in ({}, {"cache": "4KB"}, {"expand_below": "1MB"})]
+        made_inside = [CodedEmbedding(table(), **keep) for keep in ({}, {"expand_below": "1MB"})]
     for other in [*made_inside, CodedEmbedding(table())]:
         with torch.inference_mode():
             close(other(torch.tensor([3, 4])), expected[[3, 4]])
@@ -185,17 +276,9 @@ def test_more_ids_than_rows(kind):
             layer(ids - 1)
 
 
-def test_a_cache_is_asked_where_decoding_takes_long(lookup_path):
-    for kind, is_used in (("linear", lookup_path == "plain"), ("rotated-product", True), ("lstm", True)):
-        layer = CodedEmbedding(table(kind), cache="8KB")
-        for _ in range(3):
-            layer(torch.arange(2000) % 20)
-        assert (layer._lookup._cache.hits > 0) == is_used
-
-
 def test_threads_that_call_at_once_get_right_answers():
     coded = table("rotated-product")
-    layer, expected, wrong = CodedEmbedding(coded, cache="2KB"), full(coded), []
+    layer, expected, wrong = CodedEmbedding(coded), full(coded), []
 
     def call(seed):
         draw = torch.Generator().manual_seed(seed)
@@ -218,7 +301,7 @@ class Operators(TorchDispatchMode):
         return operator(*args, **(kwargs or {}))
 
 
-def test_one_row_takes_few_calls(lookup_path):
+def test_one_row_takes_few_calls():
     """Counted, so that it is the same on every machine: what a row costs beyond its own numbers."""
     coded, ids = coded_table("linear", "int8", rows=1000, length=16, size=256, dim=100), torch.tensor([7])
     layer = CodedEmbedding(coded)
@@ -226,21 +309,10 @@ def test_one_row_takes_few_calls(lookup_path):
     with Operators() as operators:
         layer(ids)
     assert operators.count <= 3  # of all that torch's operators would take
-    assert calls_made(lambda: layer(ids)) <= (25 if lookup_path == "compiled" else 120)
+    assert calls_made(lambda: layer(ids)) <= 27
 
 
 def test_a_batch_makes_nothing_larger_than_its_vectors():
     layer = CodedEmbedding(coded_table("linear", "int8", rows=5000, length=16, size=16, dim=100))
     ids = torch.randint(5000, (2000,))
     assert largest_tensor_made(lambda: layer(ids)) <= 2000 * 100
-
-
-def test_distinct_ids_are_looked_for_only_where_they_must_repeat(monkeypatch):
-    seen = []
-    real = torch.unique
-    monkeypatch.setattr(torch, "unique", lambda *given, **more: seen.append(1) or real(*given, **more))
-    layer = CodedEmbedding(table("lstm"))
-    layer(torch.randint(ROWS, (ROWS // 2 - 1,)))
-    assert not seen
-    layer(torch.randint(ROWS, (ROWS,)))
-    assert seen
