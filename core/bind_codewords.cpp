@@ -87,10 +87,10 @@ CodeRows checked_rows(const HeldRows& held, const CodewordCodec& codec) {
   return held.rows;
 }
 
-// What is wrong with a row that the core did not decode. The row may have been written to meanwhile.
+// What is wrong with a row that the core did not decode. Its number and its bytes may have been written to meanwhile.
 [[noreturn]] void refuse_row(Stop why, const CodewordCodec& codec, const CodeRows& rows, std::int64_t row) {
   if (why == Stop::no_memory) throw std::bad_alloc();
-  if (why == Stop::no_row) {
+  if (why == Stop::no_row || row < 0 || static_cast<std::uint64_t>(row) >= rows.count) {
     refuse("RowError", "row " + std::to_string(row) + " is out of range: the table has " + std::to_string(rows.count) +
                            " rows, 0 to " + std::to_string(static_cast<std::int64_t>(rows.count) - 1));
   }
@@ -142,9 +142,9 @@ std::size_t bind_decode(const HeldCodec& held, const HeldRows& rows, const Array
   return decode_numbers(held, rows, numbers.span(), vectors, done, zero_row, finite);
 }
 
-std::size_t bind_decode_one(const HeldCodec& held, const HeldRows& rows, std::int64_t number,
-                            const Array<float, 2>& vector, std::int64_t zero_row, bool finite) {
-  return decode_numbers(held, rows, {&number, 1}, vector, 0, zero_row, finite);
+std::size_t bind_decode_ids(const HeldCodec& held, const HeldRows& rows, const Ids& ids, const Array<float, 2>& vectors,
+                            std::int64_t zero_row) {
+  return decode_numbers(held, rows, ids.span(), vectors, 0, zero_row, false);
 }
 
 // The arrays of a scan; see Scan.
@@ -214,8 +214,8 @@ void bind_codewords(nb::module_& module) {
       .def("decode", bind_decode, nb::arg("code_rows"), nb::arg("rows"), nb::arg("vectors"), nb::arg("done"),
            nb::arg("zero_row"), nb::arg("finite"),
            "Write the (n, d) vectors of rows; how many are done, fewer where a block of the file is not checked yet.")
-      .def("decode_one", bind_decode_one, nb::arg("code_rows"), nb::arg("row"), nb::arg("vector"), nb::arg("zero_row"),
-           nb::arg("finite"), "The same for one row: (1, d).")
+      .def("decode_ids", bind_decode_ids, nb::arg("code_rows"), nb::arg("ids"), nb::arg("vectors"), nb::arg("zero_row"),
+           "The same for ids in a tensor of torch; vectors may be infinite.")
       .def("scan", bind_scan, nb::arg("code_rows"), nb::arg("scores"), nb::arg("floors"), nb::arg("first"),
            nb::arg("stop"), nb::arg("found"), nb::arg("found_scores"), nb::arg("counts"),
            "Keep the rows whose score may exceed a floor; the row that is next, and whether its block is not checked "

@@ -74,16 +74,16 @@ class HeldTransform {
 };
 
 void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_block, unsigned states, bool signs,
-                    std::uint32_t values,
-                    const Vector<std::uint8_t>& group_sizes, const Vector<std::uint8_t>& group_contexts,
-                    const Vector<std::uint32_t>& lengths, const Vector<std::int8_t>& class_contexts,
-                    const Vector<std::uint16_t>& magnitudes, const Vector<std::uint8_t>& weights,
-                    const Vector<std::uint16_t>& centroid_frequencies, const Vector<float>& mean,
-                    const Vector<float>& steps, const Vector<float>& sides, const Matrix<std::int8_t>& matrix,
-                    const Vector<float>& matrix_scales, const Matrix<float>& rotation, const Matrix<float>& centroids,
-                    float unit) {
+                    std::uint32_t values, const Vector<std::uint8_t>& group_sizes,
+                    const Vector<std::uint8_t>& group_contexts, const Vector<std::uint32_t>& lengths,
+                    const Vector<std::int8_t>& class_contexts, const Vector<std::uint16_t>& magnitudes,
+                    const Vector<std::uint8_t>& weights, const Vector<std::uint16_t>& centroid_frequencies,
+                    const Vector<float>& mean, const Vector<float>& steps, const Vector<float>& sides,
+                    const Matrix<std::int8_t>& matrix, const Vector<float>& matrix_scales,
+                    const Matrix<float>& rotation, const Matrix<float>& centroids, float unit) {
   LevelShape levels;
-  levels.dim = dim, levels.rows = rows_per_block, levels.states = states, levels.has_signs = signs, levels.values = values;
+  levels.dim = dim, levels.rows = rows_per_block, levels.states = states, levels.has_signs = signs,
+  levels.values = values;
   levels.group_sizes = group_sizes.span(), levels.group_contexts = group_contexts.span();
   levels.lengths = lengths.span(), levels.class_contexts = class_contexts.span();
   levels.magnitudes = magnitudes.span(), levels.weights = weights.span();
@@ -343,11 +343,11 @@ void bind_transform(nb::module_& module) {
           },
           "Refuse rows whose blocks do not begin where those before them end; all bytes must have been checked.");
   nb::class_<HeldTransform>(module, "Transform", "A transform codec.")
-      .def("__init__", make_transform, nb::arg("dim"), nb::arg("rows_per_block"), nb::arg("states"), nb::arg("signs"), nb::arg("values"),
-           nb::arg("group_sizes"), nb::arg("group_contexts"), nb::arg("lengths"), nb::arg("class_contexts"),
-           nb::arg("magnitudes"), nb::arg("weights"), nb::arg("centroid_frequencies"), nb::arg("mean"),
-           nb::arg("steps"), nb::arg("sides"), nb::arg("matrix"), nb::arg("matrix_scales"), nb::arg("rotation"),
-           nb::arg("centroids"), nb::arg("unit"))
+      .def("__init__", make_transform, nb::arg("dim"), nb::arg("rows_per_block"), nb::arg("states"), nb::arg("signs"),
+           nb::arg("values"), nb::arg("group_sizes"), nb::arg("group_contexts"), nb::arg("lengths"),
+           nb::arg("class_contexts"), nb::arg("magnitudes"), nb::arg("weights"), nb::arg("centroid_frequencies"),
+           nb::arg("mean"), nb::arg("steps"), nb::arg("sides"), nb::arg("matrix"), nb::arg("matrix_scales"),
+           nb::arg("rotation"), nb::arg("centroids"), nb::arg("unit"))
       .def("decode", bind_decode, nb::arg("rows"), nb::arg("numbers"), nb::arg("vectors"), nb::arg("done"),
            nb::arg("zero_row"),
            "Write the vectors of rows. How many are done, and which bytes of the file have to be checked first.")

@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -194,6 +195,78 @@ class Stored {
   Taken array_;
 };
 
+// Row numbers in a tensor of torch: int64, on the CPU, contiguous, with any number of dimensions. It is asked for by
+// the exchange API of DLPack 1.2, in tens of nanoseconds; to make an array of numpy of it takes longer than to decode
+// some rows. Older versions of torch hand over a capsule instead.
+class Ids {
+ public:
+  using Taken = nb::ndarray<const std::int64_t, nb::c_contig, nb::device::cpu>;
+
+  bool take(nb::handle object, nb::detail::cleanup_list* cleanup) {
+    nb::dlpack::dltensor tensor;
+    if (!borrow(object, &tensor)) {
+      nb::detail::make_caster<Taken> caster;
+      if (!caster.from_python(object, 0, cleanup)) return false;
+      array_ = std::move(caster.value);
+      numbers_ = {array_.data(), array_.size()};
+      return reinterpret_cast<std::uintptr_t>(array_.data()) % alignof(std::int64_t) == 0;
+    }
+    if (tensor.device.device_type != nb::device::cpu::value || tensor.dtype != nb::dtype<std::int64_t>()) return false;
+    std::int64_t count = 1;  // of numbers, and how far apart those of a dimension are
+    for (std::int32_t axis = tensor.ndim; axis-- > 0;) {
+      if (tensor.shape[axis] == 0) return true;  // whatever the strides are
+      if (tensor.shape[axis] != 1 && tensor.strides != nullptr && tensor.strides[axis] != count) return false;
+      count *= tensor.shape[axis];
+    }
+    const auto* first = static_cast<const char*>(tensor.data) + tensor.byte_offset;
+    numbers_ = {reinterpret_cast<const std::int64_t*>(first), static_cast<std::size_t>(count)};
+    return reinterpret_cast<std::uintptr_t>(first) % alignof(std::int64_t) == 0;
+  }
+  static std::string expected() { return "a contiguous tensor of int64 on the CPU"; }
+  std::span<const std::int64_t> span() const { return numbers_; }
+
+ private:
+  // The beginning of the struct that DLPack 1.2 calls DLPackExchangeAPI.
+  struct Exchange {
+    std::uint32_t major, minor;
+    void* older;
+    void* functions[3];
+    int (*borrow)(void* object, nb::dlpack::dltensor* tensor);
+  };
+
+  // What a class offers; null where it offers nothing. The first class that does is remembered: it is that of tensors.
+  static const Exchange* exchange_of(nb::handle type) {
+    struct Known {
+      nb::handle type;
+      const Exchange* exchange;
+    };
+    static std::atomic<const Known*> first;
+    const Known* known = first.load(std::memory_order_acquire);
+    if (known != nullptr && known->type.is(type)) return known->exchange;
+    const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
+    if (capsule.is_none()) return nullptr;
+    const auto* found = static_cast<const Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+    if (found == nullptr) throw nb::python_error();
+    if (found->major != 1 || found->borrow == nullptr) return nullptr;
+    if (known == nullptr) {
+      known = new Known{type.inc_ref(), found};  // stays as long as the process
+      const Known* none = nullptr;
+      if (!first.compare_exchange_strong(none, known)) delete known;
+    }
+    return found;
+  }
+
+  // Asks for what lies in memory while the caller holds the object; false where the object does not tell.
+  static bool borrow(nb::handle object, nb::dlpack::dltensor* tensor) {
+    const Exchange* exchange = exchange_of(object.type());
+    if (exchange != nullptr && exchange->borrow(object.ptr(), tensor) != 0) throw nb::python_error();
+    return exchange != nullptr;
+  }
+
+  Taken array_;
+  std::span<const std::int64_t> numbers_;
+};
+
 inline std::string shape_text(std::span<const std::size_t> shape) {
   std::string text = "(";
   for (const std::size_t length : shape) text += std::to_string(length) + (shape.size() == 1 ? ",)" : ", ");
@@ -251,6 +324,11 @@ struct type_caster<kdcode::Integers<dimensions, writable>> : ArgumentCaster<kdco
 template <int dimensions>
 struct type_caster<kdcode::Stored<dimensions>> : ArgumentCaster<kdcode::Stored<dimensions>> {
   static constexpr auto Name = const_name("numpy.typing.NDArray[typing.Any]");
+};
+
+template <>
+struct type_caster<kdcode::Ids> : ArgumentCaster<kdcode::Ids> {
+  static constexpr auto Name = const_name("typing.Any");
 };
 
 }  // namespace nanobind::detail

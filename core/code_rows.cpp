@@ -38,6 +38,13 @@ void unpack_row(const CodeRows& rows, std::size_t length, std::size_t row, std::
     for (std::size_t i = 0; i < length; ++i) codes[i] = bytes[i];
   } else if (rows.position_bits == 4) {
     for (std::size_t i = 0; i < length; ++i) codes[i] = bytes[i / 2] >> (4 * (i % 2)) & 15u;
+  } else if (left >= rows.row_bytes + 8) {  // eight bytes can be read from each of the row
+    const std::uint64_t mask = (std::uint64_t{1} << rows.position_bits) - 1;
+    for (std::size_t i = 0, place = 0; i < length; ++i, place += rows.position_bits) {
+      std::uint64_t word;
+      std::memcpy(&word, bytes + place / 8, 8);
+      codes[i] = static_cast<std::uint32_t>((word >> (place % 8)) & mask);
+    }
   } else {
     for (std::size_t i = 0; i < length; ++i)
       codes[i] = value_at(bytes, left, i * rows.position_bits, rows.position_bits);

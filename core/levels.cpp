@@ -147,8 +147,8 @@ void read_tail(const LevelTables& tables, std::uint32_t values, unsigned size, u
   }
 }
 
-// The same as int8. A larger multiple becomes the smallest one of the same quantizer, sign and parity, and what it lacks
-// is noted in `large`; `place` is that of the group in a block.
+// The same as int8. A larger multiple becomes the smallest one of the same quantizer, sign and parity, and what it
+// lacks is noted in `large`; `place` is that of the group in a block.
 std::uint32_t read_escaped(const LevelTables& tables, std::uint32_t values, unsigned size, unsigned context,
                            const Order& order, Reader* reader, std::size_t block, std::uint32_t place,
                            std::vector<LargeLevel>* large) {
@@ -428,8 +428,8 @@ Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::siz
         reader.take(entry & 0xfff, (entry >> 12 & 0xfff) + 1, main_bits);
         if (symbol == escape_symbol) [[unlikely]] {
           const std::uint32_t place = row * plan_.width + coordinate + at;
-          tuple = read_escaped(tables_, values_, size, tables_.context_of(size, bases[group]), order, &reader, block, place,
-                               large);
+          tuple = read_escaped(tables_, values_, size, tables_.context_of(size, bases[group]), order, &reader, block,
+                               place, large);
         }
         for (unsigned i = 0; i < size; ++i) quad |= (tuple >> (8 * i) & 255) << (8 * (at + order.at[i]));
         at += size;

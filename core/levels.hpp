@@ -23,10 +23,10 @@ inline constexpr unsigned most_sides = 12, most_rows = 64, most_classes = 256, m
 
 // What a codec is made of; see docs/format.md for what each array may be.
 struct LevelShape {
-  std::size_t dim = 0;    // d
-  std::size_t rows = 1;   // of a block
-  unsigned states = 1;    // of the trellis
-  bool has_signs = true;  // whether levels may be negative
+  std::size_t dim = 0;              // d
+  std::size_t rows = 1;             // of a block
+  unsigned states = 1;              // of the trellis
+  bool has_signs = true;            // whether levels may be negative
   std::uint32_t values = 1u << 16;  // what multiples are below, as 0, 1, 2, 3, 4 for 0, 1, -1, 2, -2
   std::span<const std::uint8_t> group_sizes, group_contexts;
   std::span<const std::uint32_t> lengths;  // bytes of a block, by class
@@ -67,7 +67,7 @@ class LevelCodec {
   std::uint32_t longest() const { return longest_; }
   const LevelTables& tables() const { return tables_; }
   const Trellis& trellis() const { return *trellis_; }
-  unsigned sides() const { return sides_; }  // at most, of a block
+  unsigned sides() const { return sides_; }                            // at most, of a block
   unsigned context_of(std::size_t coordinate, std::size_t own) const;  // of a coordinate in blocks of a class
   std::size_t active() const { return plan_.dim; }  // coordinates that have levels; all others are zero
   float number_bits(std::size_t number) const;

@@ -8,23 +8,25 @@ from pathlib import Path
 import kdc_reader
 import numpy as np
 import pytest
-from kdcode.codec.transform.row_index import ROWS_PER_START
-from kdcode.codec.transform.trellis import transitions
 from sample_tables import CODEWORD_NAMES, NAMES, TRANSFORM_NAMES, coded_table, spec_of, words
 
 from kdcode import CodedTable, load, save, storage
 from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.spec import KINDS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS
-from kdcode.codec.transform.centroids import CENTROID_BITS, MAX_CENTROIDS
-from kdcode.codec.transform.level_tables import ESCAPE_BITS, PRECISION, SHIFT_UNIT
+from kdcode.codec.transform.centroids import CENTROID_BITS, MAX_CENTROIDS, TOTAL
+from kdcode.codec.transform.level_tables import MAX_CONTEXTS, MAX_MAGNITUDE
+from kdcode.codec.transform.rotation import BITS
+from kdcode.codec.transform.rows import BLOCKS_PER_START
 from kdcode.codec.transform.spec import (
     MAX_CLASSES,
-    MAX_CONTEXTS,
+    MAX_ROTATED,
     MAX_ROWS_PER_BLOCK,
     MORE_ROW_BYTES,
+    MOST_BLOCK_BYTES,
     MOST_SIDES,
     ROW_BYTES_PER_LEVEL,
     SIDE_UNIT,
+    STATES,
 )
 from kdcode.digests import BLOCK_BYTES, DIGEST_BYTES
 from kdcode.safetensors_header import DTYPES
@@ -99,25 +101,25 @@ def test_every_tensor_of_transform_codes_is_on_the_page_and_no_other():
     assert tensors_of("Transform codes") == dtypes
 
 
-ROW = bytes.fromhex("b668")
+ROW = bytes.fromhex("8b5e83")
 
 
 @pytest.fixture
 def by_hand():
     """The codec of the row that the page decodes by hand."""
-    fields = {"codebook_size": 16, "reflections": 1, "reflection_bits": 4, "states": 4, "contexts": 1, "frequencies": 6}
+    fields = {"codebook_size": 64, "reflections": 1, "states": 32, "level_groups": 3, "contexts": 1, "weights": 6}
     spec = TransformSpec(
-        "transform", 3, code_length=3, inner_dim=3, basis=True, lengths=(2,), mean_length=2.0, **fields
+        "transform", 5, code_length=5, inner_dim=5, basis=True, lengths=(3,), mean_length=3.0, **fields
     )
     tensors = {
-        "mean": np.array([1, 0, 0], np.float32),
+        "mean": np.array([1, 0, 0, 0, 0], np.float32),
         "steps": np.array([0.5], np.float32),
-        "coordinate_contexts": np.zeros(3, np.uint8),
+        "group_sizes": np.array([2, 2, 1], np.uint8),
+        "group_contexts": np.zeros(3, np.uint8),
         "class_contexts": np.zeros(1, np.int8),
         "magnitudes": np.array([[1, 1]], np.uint16),
-        "frequencies": np.array([16384, 7168, 2048, 8192, 11264, 2048], np.uint16),
-        "shifts": np.array([[64, 64]], np.uint8),
-        "sides": np.array([64], np.uint8),
+        "weights": np.array([80, 64, 32, 64, 64, 32], np.uint8),
+        "sides": np.array([64, 64, 32, 32, 32], np.uint8),
         "search": np.array([0.5, 0.5], np.float32),
         "reflections": np.frombuffer(bytes.fromhex("8c888888"), np.uint8).reshape(1, 4),
         "reflection_scale": np.array([0.25], np.float32),
@@ -126,32 +128,35 @@ def by_hand():
 
 
 def test_the_row_that_is_decoded_by_hand_is_one(by_hand):
-    assert "b6 68" in DOC
-    codes = by_hand.unpack(np.frombuffer(ROW, np.uint8).reshape(1, 2))
-    assert codes.tolist() == [[1, 4, 0, 0, 0b1101]]
-    assert by_hand.decode(codes).tolist() == [[2.6875, -1.1875, 0.25]]
-    assert "(2.6875, −1.1875, .25)" in DOC
+    assert "8b 5e 83" in DOC
+    codes = by_hand.unpack(np.frombuffer(ROW, np.uint8).reshape(1, 3))
+    assert codes.tolist() == [[3, 0, 0, 12, 1, 0, 0b110110]]
+    assert by_hand.decode(codes).tolist() == [[1.25, -1.25, 0.125, -2.875, 0.375]]
+    assert "(1.25, −1.25, .125, −2.875, .375)" in DOC
     assert by_hand.pack(codes).tobytes() == ROW
 
 
 def test_every_step_of_it_is_as_the_page_says(by_hand):
-    decoder = kdc_reader.Decoder(ROW)
-    values, _, _, sides, _ = kdc_reader.transform_block(ROW, 0, asdict(by_hand.spec), by_hand.stored, decoder)
-    assert (values, sides) == ([1, 4, 0], [1, 0, 1])
-    documented = re.findall(r"^\| ([0-9a-f]+) \| ([0-9a-f]+) \| (?:value|bit) (\d+) \|", DOC, flags=re.MULTILINE)
+    decoder, levels = kdc_reader.Decoder(ROW), kdc_reader.Levels(asdict(by_hand.spec), by_hand.stored)
+    assert levels.read(decoder, 0, 3) == ([[2, 0, 0, -6, 1]], [], [1, 0, 1, 1, 0])
+    documented = re.findall(r"^\| ([0-9a-f]{5,7}) \| ([0-9a-f]+) \| (\d+) \|", DOC, flags=re.MULTILINE)
     assert [(int(span, 16), int(code, 16), int(read)) for span, code, read in documented] == decoder.trace
+    page = " ".join(DOC.split())
+    for sizes in levels.marginals:
+        assert " ".join(map(str, sizes)) in page
+    for main, tail in levels.tables.values():
+        named = ["".join(map(str, values)) for values in main.values]
+        entries = ", ".join(f"{name} {size}" for name, size in zip(named, main.sizes, strict=False))
+        assert f"{entries}, escape {main.sizes[-1]}" in page
+        assert not tail.values
 
 
 def test_the_trellis_is_on_the_page():
-    for states in (4, 8):
-        for odd, name in enumerate(("even", "odd")):
-            row = re.search(rf"^\| {states} \| next, a {name} \|(.*)\|$", DOC, flags=re.MULTILINE)[1]
-            assert [int(cell) for cell in row.split("|") if cell.strip()] == transitions(states)[:, odd].tolist()
-    for states, (feedback, forward) in kdc_reader.PARITY_CHECKS.items():
-        for state in range(states):
-            assert [kdc_reader.next_state(state, odd, states) for odd in (0, 1)] == transitions(states)[state].tolist()
-        digits = states.bit_length()
-        assert states == 1 or f"{feedback:0{digits}b} and {forward:0{digits}b} for {states}" in " ".join(DOC.split())
+    rows = re.findall(r"^\| (\d+) \| ([01]+) \| ([01]+) \|$", DOC, flags=re.MULTILINE)
+    found = {int(states): (int(feedback, 2), int(forward, 2)) for states, feedback, forward in rows}
+    assert set(found) == set(STATES)
+    assert found == {states: (kdc_reader.FEEDBACK[states], kdc_reader.FORWARD[states]) for states in STATES}
+    assert " ".join(map(str, kdc_reader.SIXTEENTHS)) in DOC
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -180,16 +185,18 @@ def test_every_constant_is_on_the_page():
     assert f"at most {MAX_SYMBOL_BYTES:,} bytes" in DOC
     assert f"C from 1 to {MAX_CLASSES}" in DOC
     assert f"T, from 1 to {MAX_CONTEXTS}" in DOC
-    assert f"at most {ROW_BYTES_PER_LEVEL}·R·d + {MORE_ROW_BYTES}" in DOC
+    assert f"at most {ROW_BYTES_PER_LEVEL}·R·d + {MORE_ROW_BYTES} and at most {MOST_BLOCK_BYTES:,}" in DOC
     assert f"R, from 1 to {MAX_ROWS_PER_BLOCK}" in DOC
-    assert f"z at most {ESCAPE_BITS}" in DOC
     assert f"P, from 0 to {MAX_CENTROIDS:,}" in DOC
-    assert f"bits of each of their numbers: {', '.join(map(str, CENTROID_BITS[:-1]))} or {CENTROID_BITS[-1]}" in DOC
-    assert f"min(r, {MOST_SIDES}, R·d)" in DOC
-    assert f"⌈B/{ROWS_PER_START}⌉" in DOC
-    assert f"add up to 2¹⁵{'.' if PRECISION == 15 else ''}" in DOC
-    assert f"/{1 / SHIFT_UNIT:.0f}, with its sign" in DOC
-    assert f"`sides[t]`/{1 / SIDE_UNIT:.0f}" in DOC
+    assert f"0 where d is above {MAX_ROTATED:,}" in DOC
+    assert f"at most {MAX_MAGNITUDE:,} and below K/4" in DOC
+    assert f"of the trellis: {', '.join(map(str, STATES[:-1]))} or {STATES[-1]}" in DOC
+    assert f"bits of each of their numbers: {' or '.join(map(str, CENTROID_BITS))}" in DOC
+    assert f"These have {BITS} bits" in DOC
+    assert f"min(r, {MOST_SIDES}, R·a)" in DOC
+    assert f"⌈B/{BLOCKS_PER_START}⌉" in DOC
+    assert f"2{'¹⁵' if TOTAL == 1 << 15 else ''} places, of which centroid j" in " ".join(DOC.split())
+    assert f"`sides[i]`/{1 / SIDE_UNIT:.0f}" in DOC
 
 
 def test_the_bytes_are_those_of_the_benchmark():

@@ -37,8 +37,8 @@ class Codewords:
         Write the (n, d) vectors of rows; how many are done, fewer where a block of the file is not checked yet.
         """
 
-    def decode_one(self, code_rows: CodeRows, row: int, vector: numpy.typing.NDArray[numpy.float32], zero_row: int, finite: bool) -> int:
-        """The same for one row: (1, d)."""
+    def decode_ids(self, code_rows: CodeRows, ids: Any, vectors: numpy.typing.NDArray[numpy.float32], zero_row: int) -> int:
+        """The same for ids in a tensor of torch; vectors may be infinite."""
 
     def scan(self, code_rows: CodeRows, scores: Scores, floors: numpy.typing.NDArray[numpy.float32], first: int, stop: int, found: numpy.typing.NDArray[numpy.int64], found_scores: numpy.typing.NDArray[numpy.float32], counts: numpy.typing.NDArray[numpy.int64]) -> tuple[int, bool]:
         """
@@ -74,7 +74,7 @@ class BlockRows:
 class Transform:
     """A transform codec."""
 
-    def __init__(self, dim: int, rows_per_block: int, states: int, signs: bool, group_sizes: numpy.typing.NDArray[numpy.uint8], group_contexts: numpy.typing.NDArray[numpy.uint8], lengths: numpy.typing.NDArray[numpy.uint32], class_contexts: numpy.typing.NDArray[numpy.int8], magnitudes: numpy.typing.NDArray[numpy.uint16], weights: numpy.typing.NDArray[numpy.uint8], centroid_frequencies: numpy.typing.NDArray[numpy.uint16], mean: numpy.typing.NDArray[numpy.float32], steps: numpy.typing.NDArray[numpy.float32], sides: numpy.typing.NDArray[numpy.float32], matrix: numpy.typing.NDArray[numpy.int8], matrix_scales: numpy.typing.NDArray[numpy.float32], rotation: numpy.typing.NDArray[numpy.float32], centroids: numpy.typing.NDArray[numpy.float32], unit: float) -> None: ...
+    def __init__(self, dim: int, rows_per_block: int, states: int, signs: bool, values: int, group_sizes: numpy.typing.NDArray[numpy.uint8], group_contexts: numpy.typing.NDArray[numpy.uint8], lengths: numpy.typing.NDArray[numpy.uint32], class_contexts: numpy.typing.NDArray[numpy.int8], magnitudes: numpy.typing.NDArray[numpy.uint16], weights: numpy.typing.NDArray[numpy.uint8], centroid_frequencies: numpy.typing.NDArray[numpy.uint16], mean: numpy.typing.NDArray[numpy.float32], steps: numpy.typing.NDArray[numpy.float32], sides: numpy.typing.NDArray[numpy.float32], matrix: numpy.typing.NDArray[numpy.int8], matrix_scales: numpy.typing.NDArray[numpy.float32], rotation: numpy.typing.NDArray[numpy.float32], centroids: numpy.typing.NDArray[numpy.float32], unit: float) -> None: ...
 
     def decode(self, rows: BlockRows, numbers: numpy.typing.NDArray[numpy.int64], vectors: numpy.typing.NDArray[numpy.float32], done: int, zero_row: int) -> tuple[int, int, int]:
         """

@@ -13,9 +13,9 @@ from reading_threads import in_threads
 from sample_tables import DTYPES, KINDS, codec_with, coded_table, random_codes, spec_of, words
 
 import kdcode
-from kdcode import CodedTable
+from kdcode import CodedTable, _core
 from kdcode.codec import Codec, CodecSpec, CodewordRows, make_codec
-from kdcode.errors import DamagedFileError, RowError, StorageError
+from kdcode.errors import DamagedFileError, OptionError, RowError, StorageError
 
 
 def rows_of(coded: CodedTable) -> CodewordRows:
@@ -116,6 +116,18 @@ def test_scales_that_change_later_count():
     changed = CodedTable.from_codes(None, random_codes(spec, 5), type(codec)(spec, tensors))
     np.testing.assert_allclose(sums.decode(np.arange(5)), decoded_plainly(changed, np.arange(5)), rtol=1e-5, atol=1e-6)
     assert not np.allclose(sums.decode(np.arange(5)), before)
+
+
+@pytest.mark.parametrize(
+    "scales", [[0, 1, 2], [0, 0, 0], [-1, 2, 1], [1e-38, 1, 1], [1, 0.61803, 1], [1e-45, 1e-45, 1e-45], [127, 128, 2]]
+)
+def test_scales_of_strangers_are_taken_as_they_are(scales):
+    spec = CodecSpec.named("linear", 40, 4, 3, codebook_dtype="int8")
+    codec = codec_with(spec)
+    tensors = {**codec.stored, "codebook_scale": np.array(scales, dtype=np.float32)[:, None, None]}
+    coded = CodedTable.from_codes(None, random_codes(spec, 5), type(codec)(spec, tensors))
+    found, expected = rows_of(coded).decode(np.arange(5)), decoded_plainly(coded, np.arange(5))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
 
 def test_codes_that_lie_apart_in_memory_are_read_too():
@@ -243,3 +255,91 @@ def test_copies_and_pickles_decode_by_themselves():
     for other in (copy.copy(coded), copy.deepcopy(coded), pickle.loads(pickle.dumps(coded))):  # noqa: S301
         np.testing.assert_array_equal(other.decode(np.arange(100)), expected)
         assert [near.symbol for near in other.neighbors("3")] == [near.symbol for near in coded.neighbors("3")]
+
+
+def test_numbers_that_leave_float32_are_computed_in_double_or_refused():
+    spec = CodecSpec.named("linear", 2, 2, 3, codebook_dtype="float32")
+    codebook = np.array([[[3e38, 1], [0, 0]], [[3e38, 2], [0, 0]], [[-3e38, 4], [0, 0]]], dtype=np.float32)
+    packed = make_codec(spec, {"codebook": codebook}).pack(np.array([[0, 0, 0], [0, 0, 1]]))
+    rows = CodewordRows(spec, {"codebook": codebook}, packed)
+    np.testing.assert_array_equal(rows.decode(np.array([0])), np.float32([[3e38, 7]]))
+    with pytest.raises(StorageError, match=r"the vector of code 0-0-1 has a number beyond float32, 3\.403e\+38"):
+        rows.decode(np.array([0, 1]))
+
+
+FLOATS, MATRIX = np.empty(0, np.float32), np.empty((0, 0), np.float32)
+CODEBOOK, BASIS = np.zeros((3, 4, 5), np.float32), np.zeros((5, 7), np.float32)
+ONES = np.ones(3, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            (CODEBOOK.astype(np.float64), FLOATS, MATRIX, FLOATS, FLOATS, 5, 1),
+            "expected float32, float16 or int8 values",
+        ),
+        (
+            (CODEBOOK[:, ::2], FLOATS, MATRIX, FLOATS, FLOATS, 5, 1),
+            "C-contiguous.*got float32 of shape .*, not contiguous",
+        ),
+        ((CODEBOOK[0], FLOATS, MATRIX, FLOATS, FLOATS, 5, 1), "with 3 dimensions; got float32 of shape"),
+        ((CODEBOOK[:0], FLOATS, MATRIX, FLOATS, FLOATS, 5, 1), "a codec needs codewords and dimensions"),
+        ((CODEBOOK, ONES[:2], MATRIX, FLOATS, FLOATS, 5, 1), r"codebook_scale must have shape \(3,\), got \(2,\)"),
+        ((CODEBOOK, FLOATS, MATRIX, FLOATS, FLOATS, 6, 1), "the codebook, the basis and the number of groups must fit"),
+        ((CODEBOOK, FLOATS, MATRIX, FLOATS, FLOATS, 5, 0), "must fit together"),
+        ((CODEBOOK, FLOATS, MATRIX, FLOATS, FLOATS, 15, 4), "must fit together"),
+        ((CODEBOOK, FLOATS, BASIS, FLOATS, FLOATS, 6, 1), r"the basis must have shape \(5, 6\), got \(5, 7\)"),
+        ((CODEBOOK, FLOATS, BASIS, ONES, FLOATS, 7, 1), r"basis_scale must have shape \(5,\), got \(3,\)"),
+    ],
+)
+def test_the_core_refuses_tensors_that_do_not_fit(given, message):
+    with pytest.raises(OptionError, match=message):
+        _core.sums(*given)
+
+
+def test_the_core_refuses_rows_and_vectors_that_do_not_fit():
+    codec = _core.sums(CODEBOOK, FLOATS, MATRIX, FLOATS, FLOATS, 5, 1)
+    none, numbers, vectors = np.empty(0, np.uint8), np.zeros(2, np.int64), np.zeros((2, 5), np.float32)
+    good = _core.CodeRows(np.zeros((6, 3), np.uint8), 8, 0, none, 0)
+    assert codec.decode(good, numbers, vectors, 0, -1, True) == 2
+    for wrong in (
+        _core.CodeRows(np.zeros((6, 4), np.uint8), 8, 0, none, 0),
+        _core.CodeRows(np.zeros((6, 3), np.uint8), 9, 0, none, 0),
+        _core.CodeRows(np.zeros((6, 3), np.uint8), 0, 0, none, 0),
+        _core.CodeRows(np.zeros((6, 4), np.uint8), 8, 8, none, 0),  # levels that the codec has not
+        _core.CodeRows(np.zeros((6, 3), np.uint8), 8, 0, np.ones(1, np.uint8), 65_530),  # too few blocks
+    ):
+        with pytest.raises(OptionError, match="the packed rows and the codec must fit together"):
+            codec.decode(wrong, numbers, vectors, 0, -1, True)
+    with pytest.raises(OptionError, match=r"the vectors must have shape \(2, 5\), got \(1, 5\)"):
+        codec.decode(good, numbers, vectors[:1], 0, -1, True)
+    with pytest.raises(OptionError, match="expected int64 values"):
+        codec.decode(good, numbers.astype(np.int32), vectors, 0, -1, True)
+    with pytest.raises(OptionError, match="expected writable float32 values"):
+        codec.decode(good, numbers, np.broadcast_to(np.float32(0), (2, 5)), 0, -1, True)
+    with pytest.raises(OptionError, match="no more rows can be done than are asked for"):
+        codec.decode(good, numbers, vectors, 3, -1, True)
+
+
+def test_the_core_refuses_scans_that_do_not_fit():
+    codec = _core.sums(CODEBOOK, FLOATS, MATRIX, FLOATS, FLOATS, 5, 1)
+    rows = _core.CodeRows(np.zeros((6, 3), np.uint8), 8, 0, np.empty(0, np.uint8), 0)
+    kept = np.zeros((2, 9), np.int64), np.zeros((2, 9), np.float32), np.zeros(2, np.int64)
+    tables, two = np.zeros((2, 12), np.float32), np.zeros(2, np.float32)
+    scores = _core.Scores(tables, two, FLOATS, FLOATS)
+    assert codec.scan(rows, scores, two - 1, 0, 6, *kept) == (6, False)
+    assert kept[2].tolist() == [6, 6]
+    for wrong in (
+        _core.Scores(tables[:, :11].copy(), two, FLOATS, FLOATS),
+        _core.Scores(tables, two[:1], FLOATS, FLOATS),
+        _core.Scores(tables, two, ONES, FLOATS),
+        _core.Scores(tables, two, FLOATS, ONES),
+    ):
+        with pytest.raises(OptionError, match="must have shape"):
+            codec.scan(rows, wrong, two, 0, 6, *kept)
+    with pytest.raises(OptionError, match="from one row of the table to another"):
+        codec.scan(rows, scores, two, 0, 7, *kept)
+    for count in (-1, 10, 2**62):
+        kept[2][:] = count
+        assert codec.scan(rows, scores, two - 1, 0, 6, *kept) == (0, False)

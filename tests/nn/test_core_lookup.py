@@ -309,7 +309,7 @@ def test_one_row_takes_few_calls():
     with Operators() as operators:
         layer(ids)
     assert operators.count <= 3  # of all that torch's operators would take
-    assert calls_made(lambda: layer(ids)) <= 25
+    assert calls_made(lambda: layer(ids)) <= 27
 
 
 def test_a_batch_makes_nothing_larger_than_its_vectors():

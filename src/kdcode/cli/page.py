@@ -27,7 +27,7 @@ _CODEWORD_FACTS = (
     *("codebook_size", "code_length", "codeword_dim", "composition", "groups", "codebook_dtype", "scale_bits"),
 )
 _TRANSFORM_FACTS = (
-    *("codebook_size", "code_length", "composition", "lengths", "mean_length", "reflections", "reflection_bits"),
+    *("codebook_size", "code_length", "composition", "lengths", "mean_length", "reflections"),
     *("states", "contexts", "frequencies", "rows_per_block", "signs", "centroids", "centroid_bits"),
 )
 """What `describe` says of the shape of a codec, by its names in the file."""

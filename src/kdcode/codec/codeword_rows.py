@@ -92,9 +92,15 @@ class CodewordRows:
             self._file.check_rows(rows[done:])
             done = self._codec.decode(self._rows, rows, vectors, done, zero_row, finite)
 
-    def decode_one(self, row: int, vector: FloatArray, zero_row: int = -1, finite: bool = True) -> None:
-        """Write the (1, d) vector of a row, as `decode_into` does; not of a table in a file."""
-        self._codec.decode_one(self._rows, row, vector, zero_row, finite)
+    def decode_ids(self, ids: Any, vectors: FloatArray, zero_row: int) -> bool:  # noqa: ANN401 - torch is not imported
+        """Write the (n, d) vectors of n ids in a contiguous tensor; the quickest way where these are few.
+
+        Returns:
+            whether it is done; `decode_into` does any number of rows.
+        """
+        if self._file is not None or len(vectors) > self._rows_a_call:
+            return False
+        return self._codec.decode_ids(self._rows, ids, vectors, zero_row) == len(vectors)
 
     def scan(
         self, first: int, stop: int, scores: _core.Scores, floors: FloatArray, kept: tuple[npt.NDArray[Any], ...]

@@ -15,8 +15,8 @@ DTYPE_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 """The types that codebooks may be stored in, and the bytes of one number."""
 
 _MOST = 127
-MOST_IN_SUM = (1 << 15) // 127
-"""How many numbers of int8, which are 127 at most, surely have room in 16 bits when they are added up."""
+MOST_IN_SUM = 256
+"""How many numbers of int8 surely have room in 16 bits when they are added up; as in core/sums.cpp."""
 _SAME_SCALE = 4e-7
 """By how much scales may differ that are taken to be the same: more than float32 rounds them by."""
 _MORE_ROUNDING = 1.1
@@ -89,22 +89,6 @@ def quantize(values: npt.NDArray[Any], dtype: str, groups: Sequence[slice] = ())
         # The clip matters where the scale is so small that float32 has few digits left for it.
         return Quantized(np.rint(np.clip(ratio, -_MOST, _MOST)).astype(np.int8), scale)
     return Quantized(ratio.astype(np.float16), scale)
-
-
-def multipliers(scales: FloatArray) -> npt.NDArray[np.int16] | None:
-    """(n,) small integers that (n,) scales are to each other as; None where there are none.
-
-    Numbers of int8 with such scales can be added up as integers: a sum over all n, each times its multiplier, has room
-    in 16 bits.
-    """
-    if not (np.isfinite(scales) & (scales > 0)).all():
-        return None
-    for most in range(1, MOST_IN_SUM + 1):
-        found = scales.astype(np.float64) * (most / float(scales.max()))
-        whole = np.rint(found)
-        if (np.abs(found - whole) <= _SAME_SCALE * whole).all() and whole.sum() <= MOST_IN_SUM:
-            return whole.astype(np.int16)
-    return None
 
 
 def _as_multiples(scales: DoubleArray) -> DoubleArray:

@@ -28,8 +28,8 @@ _ROWS_FOR_THREADS = 8192
 """Rows that each thread decodes at a time, where there are more of them."""
 
 Rows = npt.NDArray[np.int64]
-_NO_ROWS: Rows = np.empty(0, dtype=np.int64)
 Decoder = CodewordRows | TransformRowDecoder
+_address = Tensor.data_ptr
 
 
 class CoreLookup:
@@ -63,14 +63,14 @@ class CoreLookup:
         if _get_tracing_state() is not None or (weights and torch.is_grad_enabled() and _want_gradients(weights)):
             return None
         try:
+            _address(ids)
             rows = self._rows_of(layer, codec)
-            if rows is None and layer.numpy_rows is None:
-                return None
-            vectors = _one_vector(rows, layer, ids) if ids.numel() == 1 and rows is not None else None
-            picked: Rows = ids.contiguous().numpy().reshape(-1) if vectors is None else _NO_ROWS
         except RuntimeError:  # inside of torch.func.vmap and the like, tensors have no numbers of their own
             return None
-        found = torch.from_numpy(_decoded(rows, layer, picked) if vectors is None else vectors)
+        if rows is None and layer.numpy_rows is None:
+            return None
+        vectors = _by_numpy(layer, ids) if rows is None else _decoded(rows, layer, ids.contiguous())
+        found = torch.from_numpy(vectors)
         if ids.ndim != 1:
             found = found.view(*ids.shape, layer.embedding_dim)
         return found if codec.dtype is torch.float32 else found.to(codec.dtype)
@@ -110,7 +110,7 @@ def _rows_from(layer: CodedLayer) -> Decoder | None:
     codec, spec, form = layer.codec, layer.codec.spec, layer.form
     if not spec.has_codewords:
         return _block_decoder(layer)
-    tensors = codec.stored_tensors() if spec.has_codewords else None
+    tensors = codec.stored_tensors()
     if tensors is None:
         return None
     if not all(tensor.is_cpu and tensor.is_contiguous() for tensor in (layer.code_rows, *tensors.values())):
@@ -144,31 +144,15 @@ def _block_decoder(layer: CodedLayer) -> TransformRowDecoder | None:
     return TransformRowDecoder(codec, codec.rows_of_tensors(rows, layer.num_embeddings))
 
 
-def _one_vector(rows: Decoder, layer: CodedLayer, ids: Tensor) -> FloatArray:
-    """The (1, d) vector of a single id, which is quicker to read than an array of it is to make."""
-    row, padding = int(ids.item()), -1 if layer.padding_idx is None else layer.padding_idx
-    vector = np.empty((1, layer.embedding_dim), dtype=np.float32)
+def _decoded(rows: Decoder, layer: CodedLayer, ids: Tensor) -> FloatArray:
+    """(n, d) vectors of n ids, contiguous in memory."""
+    count, padding = ids.numel(), -1 if layer.padding_idx is None else layer.padding_idx
+    vectors = np.empty((count, layer.embedding_dim), dtype=np.float32)
     try:
-        rows.decode_one(row, vector, padding, False)
+        if count > _ROWS_FOR_THREADS or not rows.decode_ids(ids, vectors, padding):
+            _decode_on_threads(rows, ids.numpy().reshape(-1), vectors, padding)
     except RowError:
-        layer.check_range(row, row)
-        raise
-    return vector
-
-
-def _decoded(rows: Decoder | None, layer: CodedLayer, picked: Rows) -> FloatArray:
-    """(n, d) vectors of (n,) rows."""
-    if rows is None:
-        return _by_numpy(layer, picked)
-    padding = -1 if layer.padding_idx is None else layer.padding_idx
-    vectors = np.empty((len(picked), layer.embedding_dim), dtype=np.float32)
-    try:
-        if len(picked) <= _ROWS_FOR_THREADS:
-            rows.decode_into(picked, vectors, padding, False)
-        else:
-            _decode_on_threads(rows, picked, vectors, padding)
-    except RowError:
-        layer.check_range(int(picked.min()), int(picked.max()))
+        layer.check_range(*(int(end) for end in ids.aminmax()))
         raise
     return vectors
 
@@ -183,8 +167,9 @@ def _decode_on_threads(rows: Decoder, picked: Rows, vectors: FloatArray, padding
     parallel_chunks(decode, range(0, len(picked), _ROWS_FOR_THREADS), torch.device("cpu"))
 
 
-def _by_numpy(layer: CodedLayer, picked: Rows) -> FloatArray:
+def _by_numpy(layer: CodedLayer, ids: Tensor) -> FloatArray:
     """The same of packed transform codes."""
+    picked: Rows = ids.contiguous().numpy().reshape(-1)
     if not len(picked):
         return np.empty((0, layer.embedding_dim), dtype=np.float32)
     layer.check_range(int(picked.min()), int(picked.max()))

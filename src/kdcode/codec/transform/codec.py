@@ -101,20 +101,24 @@ class TransformRowDecoder:
     ) -> None:
         """Write the (n, d) vectors of (n,) rows; both arrays are contiguous. As `CodewordRows.decode_into`."""
         held = self._rows
+        if len(rows) > self._at_once:
+            for start in range(0, len(rows), self._at_once):
+                some = slice(start, start + self._at_once)
+                self.decode_into(rows[some], vectors[some], zero_row, finite)
+            return
         held.notice_changes()
-        for start in range(0, len(rows), self._at_once):
-            some, to = rows[start : start + self._at_once], vectors[start : start + self._at_once]
-            done = 0
-            while done < len(some):
-                done, begin, length = self._core.decode(held.core, some, to, done, zero_row)
-                if length:
-                    held.check_bytes(begin, length)
+        done = 0
+        while done < len(rows):
+            done, begin, length = self._core.decode(held.core, rows, vectors, done, zero_row)
+            if length:
+                held.check_bytes(begin, length)
         if finite and self._codec.may_overflow:
             _refuse_infinite(vectors)
 
-    def decode_one(self, row: int, vector: FloatArray, zero_row: int = -1, finite: bool = True) -> None:
-        """Write the (1, d) vector of a row."""
-        self.decode_into(np.array([row]), vector, zero_row, finite)
+    def decode_ids(self, ids: Any, vectors: FloatArray, zero_row: int) -> bool:  # noqa: ANN401 - torch is not imported
+        """Write the vectors of a contiguous tensor of ids, infinite where float32 ends; true, since all are done."""
+        self.decode_into(ids.numpy().reshape(-1), vectors, zero_row, False)
+        return True
 
     def codes(self, rows: IntArray) -> npt.NDArray[np.unsignedinteger[Any]]:
         """(n, columns) codes of (n,) rows."""
