@@ -205,8 +205,13 @@ void bind_codewords(nb::module_& module) {
              const Array<const std::uint8_t, 1>& good, std::size_t file_start) {
             new (self) HeldRows{packed,
                                 good,
-                                {packed.data(), packed.shape(0), packed.shape(1), position_bits, level_bits,
-                                 good.size() == 0 ? nullptr : good.data(), good.size(), file_start}};
+                                {packed.data(),
+                                 packed.shape(0),
+                                 packed.shape(1),
+                                 position_bits,
+                                 level_bits,
+                                 {good.size() == 0 ? nullptr : good.data(), good.size()},
+                                 file_start}};
           },
           nb::arg("packed"), nb::arg("position_bits"), nb::arg("level_bits"), nb::arg("good"), nb::arg("file_start"));
   using Factors = Array<const float, 1>;

@@ -72,7 +72,7 @@ class FileStamp {
 class SymbolsInArrays {
  public:
   using Column = Array<const std::uint8_t, 1>;
-  using Good = Array<const bool, 1>;
+  using Good = Array<const std::uint8_t, 1>;
 
   SymbolsInArrays(std::uint64_t count, const nb::bytes& strings, const Column& blocks, const Column& starts,
                   const Column& order)
@@ -94,13 +94,13 @@ class SymbolsInArrays {
   // From now on, pieces of the file are checked before they are read, and changes of the file are noticed.
   void watch(const Good& good, std::size_t blocks, std::size_t starts, std::size_t order, nb::object check,
              nb::object notice_changes, nb::object stamp) {
+    expect(good.size() != 0, "each piece of the file must be good or not");
     good_ = good;
     for (const auto& [part, start] : {std::pair{&symbols_.blocks, blocks}, std::pair{&symbols_.starts, starts},
                                       std::pair{&symbols_.order, order}}) {
-      const std::size_t covered = good.size() << CheckedBytes::piece_bits;
-      expect(within(start, part->bytes.size(), covered), "each piece of the file must be good or not");
-      part->good = good.data();
+      part->pieces = {good.data(), good.size()};
       part->start = start;
+      expect(part->pieces.cover(start, part->bytes.size()), "each piece of the file must be good or not");
     }
     check_ = std::move(check);
     notice_changes_ = std::move(notice_changes);

@@ -42,8 +42,7 @@ void make_blocks(HeldBlocks* self, const Vector<std::uint32_t>& lengths, std::si
   held.codes = {codes.data(), codes.size(), file_starts[0]};
   held.classes = {classes.data(), classes.size(), file_starts[1]};
   held.starts = {reinterpret_cast<const std::uint8_t*>(starts.data()), starts.size() * 8, file_starts[2]};
-  held.good = good.size() == 0 ? nullptr : good.data();
-  held.good_count = good.size();
+  held.pieces = {good.size() == 0 ? nullptr : good.data(), good.size()};
   held.rows = rows, held.rows_per_block = rows_per_block, held.breaks = self->breaks;
   self->finder = std::make_unique<RowFinder>(held, self->lengths);
   const char* reason = nullptr;

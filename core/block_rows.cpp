@@ -9,7 +9,6 @@
 namespace kdcode {
 namespace {
 
-constexpr std::size_t digest_bytes = 1 << 16;
 constexpr std::uint64_t no_class = std::uint64_t{1} << 48;
 constexpr std::size_t classes_together = 8;  // classes are packed by eights
 
@@ -31,6 +30,10 @@ RowFinder::RowFinder(const BlockRows& rows, std::span<const std::uint32_t> lengt
 bool RowFinder::is_valid(const char** reason) const {
   *reason = "rows";
   if (rows_.rows == 0 || rows_.rows_per_block < 1 || rows_.rows_per_block > 64 || classes_ < 1) return false;
+  *reason = "digests: they are not those of so many bytes";
+  for (const FileBytes* part : {&rows_.codes, &rows_.classes, &rows_.starts}) {
+    if (!rows_.pieces.cover(part->file_start, part->size)) return false;
+  }
   const auto& breaks = rows_.breaks;
   *reason = "row_breaks: expected rows and slots that rise, the first of row 0, and a row in every block";
   if (breaks.size() % 2 != 0 || (!breaks.empty() && (breaks[0] != 0 || breaks[1] >= rows_.rows_per_block)))
@@ -65,15 +68,10 @@ std::size_t RowFinder::slot_of(std::size_t row) const {
 }
 
 bool RowFinder::is_checked(const FileBytes& part, std::size_t begin, std::size_t length, RowPlace* place) const {
-  if (rows_.good == nullptr || length == 0) return true;
-  const std::size_t first = part.file_start + begin, last = first + length - 1;
-  for (std::size_t i = first / digest_bytes; i <= last / digest_bytes; ++i) {
-    if (i >= rows_.good_count || rows_.good[i] == 0) {
-      *place = {RowTrouble::unchecked, 0, 0, first, length, 0};
-      return false;
-    }
-  }
-  return true;
+  const std::size_t first = part.file_start + begin;
+  if (rows_.pieces.are_good(first, length)) return true;
+  *place = {RowTrouble::unchecked, 0, 0, first, length, 0};
+  return false;
 }
 
 void RowFinder::prefetch(std::int64_t row) const {

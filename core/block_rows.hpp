@@ -10,11 +10,13 @@
 #include <span>
 #include <vector>
 
+#include "file_pieces.hpp"
+
 namespace kdcode {
 
 inline constexpr std::size_t blocks_per_start = 256;
 
-// Bytes of a file, and which of its parts of 64 KiB are known to match their digests.
+// Bytes of a file.
 struct FileBytes {
   const std::uint8_t* bytes = nullptr;
   std::size_t size = 0;
@@ -22,9 +24,8 @@ struct FileBytes {
 };
 
 struct BlockRows {
-  FileBytes codes, classes, starts;    // classes and starts are empty where all blocks have one length
-  const std::uint8_t* good = nullptr;  // null where nothing has to be checked
-  std::size_t good_count = 0;
+  FileBytes codes, classes, starts;  // classes and starts are empty where all blocks have one length
+  FilePieces pieces;                 // of the file
   std::size_t rows = 0, rows_per_block = 1;
   std::span<const std::uint64_t> breaks;  // pairs of a row and its slot; empty: row i has slot i
 };

@@ -29,11 +29,6 @@ template <class T>
   return true;
 }
 
-// Whether [start, start + count) lies in [0, size).
-[[nodiscard]] constexpr bool within(std::size_t start, std::size_t count, std::size_t size) {
-  return start <= size && count <= size - start;
-}
-
 // Turns a signed number, as files and numpy have them, into a size; false if it is negative or too large for this
 // machine, whose sizes may have 32 bits.
 [[nodiscard]] constexpr bool to_size(std::int64_t number, std::size_t* size) {

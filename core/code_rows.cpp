@@ -73,18 +73,11 @@ bool rows_are_valid(const CodeRows& rows, const CodeShape& shape) {
       !add(bits, std::size_t{rows.level_bits}, &bits))
     return false;
   if (rows.row_bytes != bits / 8 + (bits % 8 != 0) || !multiply(rows.count, rows.row_bytes, &bytes)) return false;
-  if (rows.good == nullptr || bytes == 0) return true;
-  std::size_t end = 0;
-  return add(rows.file_start, bytes, &end) && (end - 1) / digest_block_bytes < rows.good_count;
+  return rows.pieces.cover(rows.file_start, bytes);
 }
 
 bool is_checked(const CodeRows& rows, std::size_t row, std::size_t count) {
-  if (rows.good == nullptr || count == 0) return true;
-  const std::size_t first = rows.file_start + row * rows.row_bytes, last = first + count * rows.row_bytes - 1;
-  for (std::size_t block = first / digest_block_bytes; block <= last / digest_block_bytes; ++block) {
-    if (!rows.good[block]) return false;
-  }
-  return true;
+  return rows.pieces.are_good(rows.file_start + row * rows.row_bytes, count * rows.row_bytes);
 }
 
 Reached read_codes(const CodeRows& rows, const CodeShape& shape, const std::int64_t* numbers, std::size_t first,

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kdcode {
+#include "file_pieces.hpp"
 
-inline constexpr std::size_t digest_block_bytes = 1 << 16;
+namespace kdcode {
 
 // What codes are of: each is below `size`, and the level, if there are levels, below their number.
 struct CodeShape {
@@ -20,9 +20,8 @@ struct CodeRows {
   const std::uint8_t* bytes;  // (count, row_bytes)
   std::size_t count, row_bytes;
   unsigned position_bits, level_bits;  // 1 to 32; level_bits is 0 where rows have no scales
-  const std::uint8_t* good;            // of each block of the file, whether it matches its digest; null where all do
-  std::size_t good_count;
-  std::size_t file_start;  // where `bytes` begins in the file
+  FilePieces pieces;                   // of the file
+  std::size_t file_start;              // where `bytes` begins in it
 };
 
 // Why a call stopped before its end.
@@ -34,10 +33,10 @@ struct Reached {
   Stop why;
 };
 
-// Whether rows hold codes of this shape, and `good` covers them.
+// Whether rows hold codes of this shape, and `pieces` cover them.
 bool rows_are_valid(const CodeRows& rows, const CodeShape& shape);
 
-// Whether the blocks that `count` rows from `row` on lie in match their digests.
+// Whether the pieces that `count` rows from `row` on lie in match their digests.
 bool is_checked(const CodeRows& rows, std::size_t row, std::size_t count);
 
 // Unpacks `count` rows into (count, length + 1) integers, which are in range when it returns. The last of each row is

@@ -10,7 +10,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "half.hpp"
 #include "kernels.hpp"
 
 #if defined(KDCODE_X86)
@@ -334,26 +333,6 @@ KDCODE_LANE T sum(Vector<T, N> lanes) {
     static_assert(N == 4, "for types of 32 bits");
     return (lanes.raw[0] + lanes.raw[2]) + (lanes.raw[1] + lanes.raw[3]);
   }
-}
-
-// Sixteen float16 as float32, exactly; subnormal numbers, infinities and NaN too.
-KDCODE_LANE f32x16 from_half(const Half* from) {
-  static_assert(sizeof(Half) == 2);
-  const u16x16 halves = load<u16x16>(&from->bits);
-#if defined(__AVX512F__)
-  return (f32x16)_mm512_cvtph_ps((__m256i)halves.raw);
-#elif defined(__F16C__)
-  const auto low = low_half(halves), high = high_half(halves);
-  return joined((Vector<float, 8>)_mm256_cvtph_ps((__m128i)low.raw),
-                (Vector<float, 8>)_mm256_cvtph_ps((__m128i)high.raw));
-#else
-  const u32x16 bits = convert<u32x16>(halves);
-  // Shifted into place, a float16 is a float32 that is 2^112 too small; the product is exact and mends subnormals.
-  const u32x16 magnitude = (bits & 0x7fffu) << 13;
-  const f32x16 scaled = (f32x16)magnitude * 0x1p112f;
-  const u32x16 value = (u32x16)select(magnitude >= 0x0f800000u, (f32x16)(magnitude | 0x7f800000u), scaled);
-  return (f32x16)(value | (bits & 0x8000u) << 16);  // infinities and NaN have ones in all of the exponent
-#endif
 }
 
 // table[index] in each lane, for tables of 32-bit values. Every index must have been checked.

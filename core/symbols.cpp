@@ -227,15 +227,6 @@ bool is_utf8(Bytes text, std::size_t start) {
 
 }  // namespace
 
-bool CheckedBytes::are_good(std::size_t first, std::size_t count) const {
-  if (good == nullptr || count == 0) return true;
-  const std::size_t last = (start + first + count - 1) >> piece_bits;
-  for (std::size_t piece = (start + first) >> piece_bits; piece <= last; ++piece) {
-    if (!good[piece]) return false;
-  }
-  return true;
-}
-
 Answer Symbols::find(Bytes symbol) const {
   std::uint64_t low = 0, high = block_count();
   Bytes head, codes;

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "file_pieces.hpp"
 #include "symbol_code.hpp"
 
 namespace kdcode {
@@ -20,12 +21,11 @@ inline constexpr std::size_t longest_symbol = 65'535;
 
 // Bytes of a file that must not be read before they were compared with its digests.
 struct CheckedBytes {
-  static constexpr unsigned piece_bits = 16;  // each 65,536 bytes of the file have a digest
   Bytes bytes;
-  const bool* good = nullptr;  // for each piece of the file, whether it was compared; null if all are good
-  std::size_t start = 0;       // where `bytes` begin in the file
+  FilePieces pieces;
+  std::size_t start = 0;  // where `bytes` begin in the file
 
-  bool are_good(std::size_t first, std::size_t count) const;
+  bool are_good(std::size_t first, std::size_t count) const { return pieces.are_good(start + first, count); }
 };
 
 // What breaks the specification: in which of the tensors, and what a block is or does.

@@ -56,7 +56,6 @@ TEST(sizes_do_not_wrap_around) {
   CHECK(multiply(65535u, 65537u, &size) && size == 0xFFFFFFFFu);
   CHECK(!multiply(65536u, 65536u, &size) && !add(0xFFFFFFFFu, 1u, &size));
   CHECK(add(0xFFFFFFFEu, 1u, &size) && size == 0xFFFFFFFFu);
-  CHECK(within(2, 3, 5) && within(5, 0, 5) && !within(2, 4, 5) && !within(6, 0, 5));
   std::size_t made = 0;
   CHECK(to_size(5, &made) && made == 5 && !to_size(-1, &made));
 }

@@ -69,7 +69,7 @@ struct Made {
   }
   CodeRows rows() const {
     const unsigned level_bits = levels.empty() ? 0 : 8;
-    return {packed.data(), count, length + (level_bits != 0), 8, level_bits, nullptr, 0, 0};
+    return {packed.data(), count, length + (level_bits != 0), 8, level_bits, {}, 0};
   }
   // By the definition, in double.
   std::vector<double> expected(std::size_t row) const {
@@ -175,20 +175,20 @@ TEST(sums_of_256_positions_have_room_in_16_bits) {
   const auto sums =
       Sums::make({1, length, dim, dim, dim, {words.data(), Number::int8, scales.data()}, {}, nullptr, 0}, 1);
   const std::vector<std::uint8_t> packed(length);
-  for (const float number : decoded(*sums, {packed.data(), 1, length, 8, 0, nullptr, 0, 0})) CHECK(number == -65536.0f);
+  for (const float number : decoded(*sums, {packed.data(), 1, length, 8, 0, {}, 0})) CHECK(number == -65536.0f);
 }
 
 TEST(numbers_that_leave_float32_on_the_way_are_computed_in_double) {
   const std::vector<float> words{3e38f, 1, 3e38f, 2, -3e38f, 4, 0, 0};  // of positions with one codeword, and a fourth
   const auto sums = Sums::make({1, 4, 2, 2, 2, {words.data(), Number::float32, nullptr}, {}, nullptr, 0}, 1);
   const std::vector<std::uint8_t> packed(4);
-  const std::vector<float> vector = decoded(*sums, {packed.data(), 1, 4, 8, 0, nullptr, 0, 0});
+  const std::vector<float> vector = decoded(*sums, {packed.data(), 1, 4, 8, 0, {}, 0});
   CHECK(vector[0] == 3e38f && vector[1] == 7);
 
   const auto large = Sums::make({1, 2, 2, 2, 2, {words.data(), Number::float32, nullptr}, {}, nullptr, 0}, 1);
   const std::int64_t numbers[] = {0, 0};
   float found[4] = {};
-  const CodeRows rows{packed.data(), 1, 2, 8, 0, nullptr, 0, 0};
+  const CodeRows rows{packed.data(), 1, 2, 8, 0, {}, 0};
   CHECK(large->decode(rows, {numbers, 2, 1, -1, true}, found).why == Stop::too_large);
   CHECK(large->decode(rows, {numbers, 2, 0, -1, false}, found).place == 2 && std::isinf(found[2]) && found[3] == 3);
   CHECK(large->decode(rows, {numbers, 2, 0, 0, true}, found).place == 2 && found[2] == 0);  // the row of zeros
@@ -215,12 +215,12 @@ TEST(rows_codes_and_blocks_are_checked) {
   }
   const std::uint8_t good[] = {1, 0};
   CodeRows rows = made.rows();
-  rows.good = good, rows.good_count = 2,
-  rows.file_start = digest_block_bytes - 7;  // the second row lies in both blocks
+  rows.pieces = {good, 2},
+  rows.file_start = FilePieces::piece_bytes - 7;  // the second row lies in both blocks
   CHECK(rows_are_valid(rows, sums->code_shape()));
   const Reached reached = sums->decode(rows, {numbers, 3, 0, -1, true}, vectors.data());
   CHECK(reached.place == 1 && reached.why == Stop::unchecked);
-  rows.good_count = 1;
+  rows.pieces.count = 1;
   CHECK(!rows_are_valid(rows, sums->code_shape()));
   rows = made.rows();
   rows.row_bytes = 5;
@@ -244,7 +244,7 @@ TEST(codes_of_every_number_of_bits) {
         packed[row * row_bytes + bit / 8] |= static_cast<std::uint8_t>((value >> bit % bits & 1) << bit % 8);
       }
     }
-    const CodeRows rows{packed.data(), 3, row_bytes, bits, 0, nullptr, 0, 0};
+    const CodeRows rows{packed.data(), 3, row_bytes, bits, 0, {}, 0};
     std::uint32_t codes[6];
     for (std::size_t row = 0; row < 3; ++row) {
       CHECK(read_codes(rows, {length, size, 0}, nullptr, row, 1, 1, codes).why == Stop::none);
@@ -302,7 +302,7 @@ TEST(gates_that_leave_float32_on_the_way_are_computed_in_double) {
                                {bias.data(), Number::float32, nullptr});
   const std::uint8_t packed[] = {0, 0};
   const double gate = 1 / (1 + std::exp(-1.0)), memory = gate * std::tanh(1.0), hidden = gate * std::tanh(memory);
-  const float found = decoded(*lstm, {packed, 1, 2, 8, 0, nullptr, 0, 0})[0];
+  const float found = decoded(*lstm, {packed, 1, 2, 8, 0, {}, 0})[0];
   CHECK(near(found, hidden + 0.5 * std::tanh(0.5 * memory), 0));
 }
 
@@ -324,8 +324,7 @@ TEST(a_scan_keeps_the_rows_above_the_floor_and_stops_where_there_is_no_room) {
   std::size_t reached = 0, expected[2] = {};
   while (reached < count) {
     const std::size_t before = reached;
-    reached =
-        scan_rows({packed.data(), count, length, 8, 0, nullptr, 0, 0}, {length, size, 0}, scan, reached, count).place;
+    reached = scan_rows({packed.data(), count, length, 8, 0, {}, 0}, {length, size, 0}, scan, reached, count).place;
     CHECK(reached > before);
     for (std::size_t query = 0; query < 2; ++query) {
       std::size_t kept = 0;

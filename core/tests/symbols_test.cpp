@@ -168,10 +168,10 @@ TEST(pieces_that_are_not_checked_are_asked_for) {
   const std::vector<std::string> words = sorted_words(3000);
   const auto built = build(words);
   const auto symbols = built.symbols();
-  bool good[8] = {};
+  std::uint8_t good[8] = {};
   std::size_t start = 60'000;
   for (CheckedBytes* part : {&symbols->blocks, &symbols->starts, &symbols->order}) {
-    part->good = good;
+    part->pieces = {good, 8};
     part->start = start;
     start += part->bytes.size();
   }

@@ -137,7 +137,7 @@ class Symbols:
 
     def __init__(self, count: int, strings: bytes, blocks: numpy.typing.NDArray[numpy.uint8], starts: numpy.typing.NDArray[numpy.uint8], order: numpy.typing.NDArray[numpy.uint8]) -> None: ...
 
-    def watch(self, good: numpy.typing.NDArray[numpy.bool], blocks: int, starts: int, order: int, check: object, notice_changes: object, stamp: object | None) -> None:
+    def watch(self, good: numpy.typing.NDArray[numpy.uint8], blocks: int, starts: int, order: int, check: object, notice_changes: object, stamp: object | None) -> None:
         """
         Check what is read of a file: which pieces are good, where the arrays begin, and who checks the others.
         """

@@ -227,7 +227,7 @@ class StoredSymbols(_Symbols):
         if stored:  # all three: they are in one file
             checks, starts = stored[0].checks, [array.start for array in stored]
             notice, stamp = checks.notice_changes, checks.content.stamp
-            symbols.watch(checks.good, starts[0], starts[1], starts[2], checks.check, notice, stamp)
+            symbols.watch(checks.good.view(np.uint8), starts[0], starts[1], starts[2], checks.check, notice, stamp)
         return symbols
 
     @cached_property

@@ -28,7 +28,7 @@ _CODEWORD_FACTS = (
 )
 _TRANSFORM_FACTS = (
     *("codebook_size", "code_length", "composition", "lengths", "mean_length", "reflections"),
-    *("states", "contexts", "frequencies", "rows_per_block", "signs", "centroids", "centroid_bits"),
+    *("states", "level_groups", "contexts", "weights", "rows_per_block", "signs", "centroids", "centroid_bits"),
 )
 """What `describe` says of the shape of a codec, by its names in the file."""
 _NOT_ASCII = re.compile(r"[^ -~\n]")
