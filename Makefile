@@ -84,8 +84,9 @@ results: $(SETUP) $(MINILM_PACKAGE)  ## measure again what README and docs quote
 	$(BIN)/python benchmarks/symbol_index.py --symbols $(DATA)/symbols.txt
 	$(BIN)/python benchmarks/threads.py --glove $(DATA)
 	$(BIN)/python benchmarks/step_cost.py
-	$(BIN)/python benchmarks/lookup.py
-	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/lookup.py --glove $(DATA)
+	$(BIN)/python benchmarks/search.py --glove $(DATA)
+	$(BIN)/python benchmarks/transform_codes.py --glove $(DATA)
 	$(BIN)/python benchmarks/plans.py --glove $(DATA) --minilm $(MINILM)/model.safetensors --work $(or $(WORK),benchmarks/work)/plans
 
 # These take hours, and resume where they were when they are stopped.

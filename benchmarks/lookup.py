@@ -1,21 +1,21 @@
 """How long a lookup takes, in ns per row, and how much memory it takes: kdcode beside nn.Embedding, int8 and faiss.
 
-    python benchmarks/lookup.py
+    python benchmarks/lookup.py --glove FOLDER
 
-Vectors have 100 dimensions, codes K=256 and D=16. Codes are random bytes and codewords random normal numbers: speed
+The tables of kdcode are those that `compress` makes for the sizes 10x, 20x and 40x, whatever it chooses, and codewords
+of K=256 and D=16 in int8. The rows for `compress` are made out of real ones; codewords are random numbers, since speed
 does not depend on what they are. "int8 rows" is a matrix of int8 with a float32 scale for each row: torch selects rows
 of both and multiplies them. faiss decodes the product codes with the index of `to_faiss`.
 
-Everything runs on one thread, and every number of rows in a process of its own. Ids are drawn before the clock starts,
-fresh ones for every call: evenly ("uniform"), or the id of rank r with probability proportional to 1/r ("zipf"), where
-ranks are dealt out to the rows at random, so that frequent rows do not lie side by side. Contenders take turns. In a
-turn, each makes some calls that do not count, and then some in a row that do, as in a server that does one thing; times
-are medians over the turns, with the quartiles beside them. "Ratio" compares with nn.Embedding in float32 for the same
-rows, ids and batch. Layers that keep all rows (`expand_below=`) have seen a million ids before.
+Everything runs on one thread. Every shape of table has a process of its own, and on processors with AVX-512 another in
+which kdcode takes AVX2 alone. Ids are drawn evenly before the clock starts, fresh ones for every call. Contenders take
+turns. In a turn, each makes some calls that do not count, and then some in a row that do, as in a server that does one
+thing; times are medians over the turns, with the quartiles beside them, and with the time of the processor. "Ratio"
+compares with nn.Embedding in float32 for the same rows, ids and batch, in the same process.
 
-Two more parts follow. "symbols": `coded["king"]` of a mapped file of 100,000 symbols, for 4,000 symbols that were
-looked up before. "memory": how much more resident memory a process has after it opened a file (or made a layer from it)
-and looked up every row, beside the bytes of the file; compiled code is loaded before.
+Two more parts follow. "symbols": `coded["king"]` of a mapped file, for symbols drawn evenly from all. "memory":
+how much more resident memory a process has after it opened a file (or made a layer from it) and looked up every row,
+beside the bytes of the file; what is imported was loaded before.
 
 Writes benchmarks/results/lookup.json and benchmarks/figures/lookup.svg, and prints tables. It takes some minutes.
 """
@@ -33,14 +33,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import own_process
 import torch
-from lookup_contenders import DIM, FULL, PLAIN, SPECS, Ids, contenders, hot_contenders
+from lookup_contenders import FULL, Ids, contenders, spec_of
 from lookup_figure import draw_figure
-from made_tables import made_table
+from made_tables import SIZES, chosen_table, made_table, save_chosen
 from result_file import rounded, write_result
 from torch import nn
-from turns import Contender, Plan, quartiles, timed
+from turns import Contender, Plan, timed, times
 
-from kdcode import compiled
+from kdcode import _core
+from kdcode.coded import CodedTable
 from kdcode.nn import CodedEmbedding
 from kdcode.storage import load, save
 from kdcode.symbols import StoredSymbols
@@ -54,92 +55,49 @@ class Size(NamedTuple):
     """How much is measured.
 
     Args:
-        counts: numbers of rows; the last is that of the memory too.
+        shapes: rows and dimensions of tables; the first is that of the symbols and the memory too.
         plans: for each batch.
-        seen: ids that layers which keep rows have seen before.
-        symbols: in the file that is asked for symbols, and how many of them are asked for.
-        symbol_plan: for these.
+        symbol_plan: for symbols.
     """
 
-    counts: tuple[int, ...]
+    shapes: tuple[tuple[int, int], ...]
     plans: dict[int, Plan]
-    seen: int
-    symbols: tuple[int, int]
     symbol_plan: Plan
 
 
 # The calls that do not count see so many rows that all codewords are in the caches.
 WHOLE = Size(
-    (10_000, 400_000, 1_000_000),
-    {1: Plan(41, 1000, 200), 64: Plan(41, 60, 40), 4096: Plan(31, 4, 6), 65536: Plan(15, 1, 3)},
-    1_000_000,
-    (100_000, 4000),
-    Plan(21, 4000, 4000),
+    ((1_000_000, 100), (10_000, 100), (100_000, 768)),
+    {1: Plan(31, 500, 200), 32: Plan(31, 60, 40), 512: Plan(31, 8, 8), 4096: Plan(21, 2, 4), 65536: Plan(9, 1, 1)},
+    Plan(21, 2000, 2000),
 )
-TINY = Size((2000,), {1: Plan(2, 2, 2), 64: Plan(2, 1, 1)}, 1000, (3000, 100), Plan(2, 100, 100))
+TINY = Size(((2000, 20), (500, 20)), {1: Plan(2, 2, 2), 32: Plan(2, 1, 1)}, Plan(2, 50, 50))
 
 
-def zipf_of(rows: int) -> Callable[[tuple[int, int]], Ids]:
-    """Draws ids: that of rank r with probability proportional to 1/r; ranks are dealt out at random."""
-    draw = np.random.default_rng(1)
-    row_of_rank = draw.permutation(rows)
-    below = np.cumsum(1 / np.arange(1, rows + 1))
-    below /= below[-1]
-    return lambda shape: row_of_rank[np.minimum(np.searchsorted(below, draw.random(shape)), rows - 1)]
-
-
-def uniform_of(rows: int) -> Callable[[tuple[int, int]], Ids]:
-    """Draws ids evenly."""
-    draw = np.random.default_rng(0)
-    return lambda shape: draw.integers(rows, size=shape)
-
-
-def lookups(rows: int, size: Size) -> Iterator[Record]:
-    """Every batch of both kinds of ids, of all contenders with so many rows."""
-    everyone, zipf = contenders(rows), zipf_of(rows)
-    yield from measured(rows, "uniform", uniform_of(rows), everyone, size)
-    hot = hot_contenders(rows)
-    for contender in hot.values():
-        with compiled.using(contender.setting):
-            for ids in zipf((max(1, size.seen // 10_000), min(size.seen, 10_000))):
-                contender.call(contender.given(ids))
-    yield from measured(rows, "zipf", zipf, everyone | hot, size)
-
-
-def measured(
-    rows: int, ids: str, draw: Callable[[tuple[int, int]], Ids], everyone: dict[str, Contender], size: Size
-) -> Iterator[Record]:
-    """Every batch of one kind of ids."""
+def lookups(rows: int, dim: int, size: Size, folder: Path) -> Iterator[Record]:
+    """Every batch, of all contenders with tables of a shape."""
+    everyone, draw = contenders(rows, dim, folder), np.random.default_rng(0)
     for batch, plan in size.plans.items():
         with torch.inference_mode():
-            found = timed(everyone, lambda calls, batch=batch: draw((calls, batch)), plan)  # type: ignore[misc]
-        times = {name: quartiles("ns", [1e9 * one / batch for one in seconds]) for name, seconds in found.items()}
-        for name, own in times.items():
-            record = {"part": "lookup", "rows": rows, "ids": ids, "batch": batch, "contender": name}
-            yield rounded({**record, **own, "ratio": own["ns"] / times[FULL]["ns"]}, 4)
+            found = timed(everyone, lambda calls, batch=batch: draw.integers(rows, size=(calls, batch)), plan)  # type: ignore[misc]
+        took = {name: times("ns", seconds, 1e9 / batch) for name, seconds in found.items()}
+        for name, own in took.items():
+            record = {"part": "lookup", "isa": _core.isa(), "rows": rows, "dim": dim, "batch": batch, "contender": name}
+            yield rounded({**record, **own, "ratio": own["ns"] / took[FULL]["ns"]}, 4)
 
 
-def symbol_lookups(size: Size) -> Iterator[Record]:
+def symbol_lookups(rows: int, dim: int, size: Size, folder: Path) -> Iterator[Record]:
     """`coded[symbol]` of a mapped file."""
-    count, asked = size.symbols
-    draw = np.random.default_rng(2)
-    names = [f"w{number}" for number in range(count)]
-    few = [names[number] for number in draw.permutation(count)[:asked]]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "table.kdc"
-        save(made_table(SPECS["linear int8"], count, StoredSymbols.build(names)), path)
-        coded, name = load(path), "coded[symbol]"
-        everyone = {
-            name: Contender(coded.__getitem__, setting=compiled.ALWAYS),
-            name + PLAIN: Contender(coded.__getitem__, setting=compiled.NEVER),
-        }
-        coded[few]  # each was looked up before
-        found = timed(
-            everyone, lambda calls: [few[number] for number in draw.integers(asked, size=calls)], size.symbol_plan
-        )
+    names, draw = [f"w{number}" for number in range(rows)], np.random.default_rng(2)
+    symbols, everyone = StoredSymbols.build(names), {}
+    made = {size: chosen_table(folder, rows, dim, size) for size in SIZES}
+    for name, coded in (made | {"linear": made_table(spec_of("linear", dim), rows)}).items():
+        save(CodedTable(symbols, coded.packed, coded.codec), folder / f"named-{name}.kdc")
+        everyone[name] = Contender(load(folder / f"named-{name}.kdc").__getitem__)
+    found = timed(everyone, lambda calls: [names[row] for row in draw.integers(rows, size=calls)], size.symbol_plan)
     for name, seconds in found.items():
-        times = quartiles("us", [1e6 * one for one in seconds])
-        yield rounded({"part": "symbols", "symbols": count, "contender": name, **times}, 4)
+        record = {"part": "symbols", "isa": _core.isa(), "rows": rows, "dim": dim, "contender": name}
+        yield rounded({**record, **times("us", seconds, 1e6)}, 4)
 
 
 def _open_table(path: Path) -> Callable[[Ids], object]:
@@ -152,8 +110,9 @@ def _open_layer(path: Path) -> Callable[[Ids], object]:
 
 
 def _full_layer(path: Path) -> Callable[[Ids], object]:
-    rows = len(load(path))
-    layer = nn.Embedding(rows, DIM, _weight=torch.ones(rows, DIM))
+    coded = load(path)
+    shape = len(coded), coded.embedding_dim
+    layer = nn.Embedding(*shape, _weight=torch.ones(shape))
     return lambda ids: layer(torch.from_numpy(ids))
 
 
@@ -165,25 +124,25 @@ OPENED: dict[str, Callable[[Path], Callable[[Ids], object]]] = {
 """What is in memory, made from a file."""
 
 
-def memory(name: str, folder: Path) -> Record:
-    """What this process grows by when it opens the large file of a folder and looks up every row."""
-    with compiled.using(compiled.ALWAYS):
-        _look_all_up(OPENED[name](folder / "small.kdc"), folder / "small.kdc")  # loads everything that runs
+def memory(rows: int, dim: int, size: Size, folder: Path) -> Iterator[Record]:
+    """What this process grows by when it opens a large file at 20x and looks up every row."""
+    (small, _), large = size.shapes[1], folder / f"{rows}x{dim}-20x.kdc"
+    for name, opened in OPENED.items():
+        first = folder / f"{small}x{dim}-20x.kdc"
+        _look_all_up(opened(first), first)  # loads everything that runs
         before = resident_bytes()
-        opened = OPENED[name](folder / "large.kdc")
-        _look_all_up(opened, folder / "large.kdc")
-        grown = resident_bytes() - before
-    rows, file_bytes = len(load(folder / "large.kdc")), (folder / "large.kdc").stat().st_size
-    own = 4 * rows * DIM if name == FULL else file_bytes
-    record = {"part": "memory", "rows": rows, "contender": name, "bytes": own, "resident_bytes": grown}
-    return rounded({**record, "ratio": grown / own}, 4)
+        lookup = opened(large)
+        _look_all_up(lookup, large)
+        grown, own = resident_bytes() - before, 4 * rows * dim if name == FULL else large.stat().st_size
+        record = {"part": "memory", "isa": _core.isa(), "rows": rows, "dim": dim, "contender": name}
+        yield rounded({**record, "bytes": own, "resident_bytes": grown, "ratio": grown / own}, 4)
+        del lookup
 
 
 def _look_all_up(lookup: Callable[[Ids], object], path: Path) -> None:
     rows = len(load(path))
     for start in range(0, rows, 1000):
-        for _ in range(2):  # a cache keeps what is asked for again
-            lookup(np.arange(start, min(start + 1000, rows)))
+        lookup(np.arange(start, min(start + 1000, rows)))
 
 
 def resident_bytes() -> int:
@@ -194,32 +153,42 @@ def resident_bytes() -> int:
     return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Rss:"))
 
 
+PARTS: dict[str, Callable[[int, int, Size, Path], Iterable[Record]]] = {
+    "lookup": lookups,
+    "symbols": symbol_lookups,
+    "memory": memory,
+}
+
+
 def measured_parts(size: Size, flags: list[str], folder: Path) -> Iterator[Record]:
     """All parts, each in a process of its own that has one thread."""
-    for name, rows in {"small": min(10_000, size.counts[0]), "large": size.counts[-1]}.items():
-        save(made_table(SPECS["linear int8"], rows), folder / f"{name}.kdc")
-    parts = [
-        *(["lookup", str(rows)] for rows in size.counts),
-        ["symbols", "all"],
-        *(["memory", name] for name in OPENED),
-    ]
-    for number, part in enumerate(parts):
-        kept = folder / f"{part[0]}-{number}.json"
-        arguments = [*flags, "--only", *part, str(folder)]
-        yield from own_process.measured_apart(__file__, arguments, kept, threads=1)["rows"]
+    parts = [("lookup", shape, isa) for isa in tried_sets() for shape in size.shapes]
+    parts += [("symbols", size.shapes[0], ""), ("memory", size.shapes[0], "")]
+    for number, (part, shape, isa) in enumerate(parts):
+        kept = folder / f"{part}-{number}.json"
+        arguments = [*flags, "--only", part, *map(str, shape), str(folder)]
+        yield from own_process.measured_apart(__file__, arguments, kept, threads=1, isa=isa)["rows"]
+
+
+def tried_sets() -> tuple[str, ...]:
+    """The instruction sets that are measured: the best, and AVX2 where that is less."""
+    return ("", "avx2") if _core.isa() == "avx512" else ("",)
 
 
 def print_tables(rows: list[Record]) -> None:
     """Everything, as Markdown."""
-    print("| rows | ids | batch | contender | ns per row | ratio |\n|---|---|---|---|---|---|")
+    print(
+        f"| isa | rows x dim | batch | contender | ns per row | of the processor | ratio |\n{'|---' * 7}|"
+    )
     for row in rows:
         if row["part"] == "lookup":
-            shown = f"{row['rows']:,} | {row['ids']} | {row['batch']:,} | {row['contender']}"
-            print(f"| {shown} | {row['ns']:.0f} ({row['ns_low']:.0f} to {row['ns_high']:.0f}) | {row['ratio']:.2f} |")
+            shown = f"{row['isa']} | {row['rows']:,} x {row['dim']} | {row['batch']:,} | {row['contender']}"
+            spread = f"{row['ns']:.0f} ({row['ns_low']:.0f} to {row['ns_high']:.0f}) | {row['ns_cpu']:.0f}"
+            print(f"| {shown} | {spread} | {row['ratio']:.2f} |")
     print("\n| symbols | contender | µs |\n|---|---|---|")
     for row in rows:
         if row["part"] == "symbols":
-            print(f"| {row['symbols']:,} | {row['contender']} | {row['us']:.1f} |")
+            print(f"| {row['rows']:,} | {row['contender']} | {row['us']:.1f} |")
     print("\n| rows | contender | MB | resident MB | ratio |\n|---|---|---|---|---|")
     for row in rows:
         if row["part"] == "memory":
@@ -230,29 +199,27 @@ def print_tables(rows: list[Record]) -> None:
 def main() -> None:
     """Measure everything, print it and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--glove", type=Path, help="folder with vectors.npy; the table of kdcode where left out")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
     parser.add_argument("--figure", type=Path, default=FIGURE, help="where the figure goes")
     parser.add_argument("--tiny", action="store_true", help="small tables and few calls, to see that it works")
-    parser.add_argument("--only", nargs=3, metavar=("PART", "WHAT", "FOLDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--only", nargs=4, metavar=("PART", "ROWS", "DIM", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     size = TINY if arguments.tiny else WHOLE
     if arguments.only:
         torch.set_num_threads(1)
-        part, what, folder = arguments.only
-        made: dict[str, Callable[[], Iterable[Record]]] = {
-            "lookup": lambda: lookups(int(what), size),
-            "symbols": lambda: symbol_lookups(size),
-            "memory": lambda: [memory(what, Path(folder))],
-        }
-        print(json.dumps({"rows": list(made[part]())}))
+        part, rows, dim, folder = arguments.only
+        print(json.dumps({"rows": list(PARTS[part](int(rows), int(dim), size, Path(folder)))}))
         return
     with tempfile.TemporaryDirectory() as folder:
-        rows = list(measured_parts(size, ["--tiny"] if arguments.tiny else [], Path(folder)))
-    settings = {"dim": DIM, "codebook_size": 256, "code_length": 16, "seed": 0, "threads": 1}
+        for shape in size.shapes:
+            save_chosen(Path(folder), *shape, arguments.glove)
+        found = list(measured_parts(size, ["--tiny"] if arguments.tiny else [], Path(folder)))
+    settings = {"codebook_size": 256, "code_length": 16, "seed": 0, "threads": 1}
     settings["plans"] = {batch: plan._asdict() for batch, plan in size.plans.items()}  # type: ignore[assignment]
-    write_result(arguments.output, settings, rows, ("numpy", "torch", "numba", "faiss-cpu"))
-    draw_figure(rows, arguments.figure)
-    print_tables(rows)
+    write_result(arguments.output, settings, found, ("numpy", "torch", "faiss-cpu"))
+    draw_figure(found, arguments.figure)
+    print_tables(found)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ _LIBRARIES = ("OMP", "MKL", "OPENBLAS")
 
 
 def measured_apart(
-    script: str, arguments: list[str], kept: Path, threads: int, minutes: float | None = None
+    script: str, arguments: list[str], kept: Path, threads: int, minutes: float | None = None, isa: str = ""
 ) -> dict[str, Any]:
     """The record that a script prints as JSON, or `{"unfinished_minutes": …}` where it took longer than it may.
 
@@ -23,10 +23,11 @@ def measured_apart(
         kept: where the record is written; if it is there, nothing is run.
         threads: of every library that has any.
         minutes: how long it may take; any time if None.
+        isa: the instruction set that kdcode runs with; the best that the processor has if empty.
     """
     if not kept.exists():
         print(f"{kept.stem} …", file=sys.stderr, flush=True)
-        limits = {f"{library}_NUM_THREADS": str(threads) for library in _LIBRARIES}
+        limits = {f"{library}_NUM_THREADS": str(threads) for library in _LIBRARIES} | {"KDCODE_ISA": isa}
         command = [sys.executable, script, *arguments]
         try:
             printed = subprocess.run(

@@ -3,18 +3,14 @@
     python benchmarks/transform_codes.py --glove FOLDER
 
 Of the first 55,000 rows every eleventh is kept back; codes are made for the other 50,000, for a size alone, and then of
-the 5,000 with the same codec. Times are of the compiled kernels (the extra `fast`) and of numpy alone, by turns. Rows
-are read at random in a process of one thread, rotation included, and coded on as many threads as are given. How long
-the kernels take to compile where none are kept yet is measured in processes of their own.
+the 5,000 with the same codec. Rows are read at random in a process of one thread, rotation included, and coded on as
+many threads as are given.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,17 +22,16 @@ from equal_bits import read_rows
 from own_process import measured_apart
 from peer_kinds import Matrix
 from result_file import rounded, write_result
-from turns import Contender, Plan, quartiles, timed
+from turns import Contender, Plan, timed, times
 
 import kdcode
-from kdcode import compiled
+from kdcode import _core
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.cpus import available_cpus
 from kdcode.learning import encode
 
 RESULTS = Path(__file__).parent / "results" / "transform_codes.json"
 SIZES, EFFORTS = ("8x", "10x", "20x"), ("fast", "normal")
-WAYS = {"compiled": compiled.ALWAYS, "numpy": compiled.NEVER}
 READ_ROWS, CODED_ROWS = 4096, 2048
 """Rows of one call."""
 READING, CODING = Plan(turns=9, warm=1, calls=4), Plan(turns=5, warm=0, calls=1)
@@ -71,50 +66,24 @@ def measured(size: str, effort: str, rows: Matrix, others: Matrix, threads: int)
 def reading_times(file: Path) -> dict[str, float]:
     """Microseconds that a row of a .kdc file takes, with the threads that this process has."""
     coded, draw = kdcode.load(file), np.random.default_rng(0)
-    contenders = {name: Contender(coded.decode, setting=way) for name, way in WAYS.items()}
-    took = timed(contenders, lambda calls: (draw.integers(0, len(coded), READ_ROWS) for _ in range(calls)), READING)
-    record = {}
-    for name in WAYS:
-        record |= quartiles(f"{name}_microseconds_per_row", [1e6 * one / READ_ROWS for one in took[name]])
-    return record
+    took = timed(
+        {"read": Contender(coded.decode)},
+        lambda calls: (draw.integers(0, len(coded), READ_ROWS) for _ in range(calls)),
+        READING,
+    )
+    return times("microseconds_per_row", took["read"], 1e6 / READ_ROWS)
 
 
 def coding_times(coded: kdcode.CodedTable, others: Matrix, threads: int) -> dict[str, float]:
-    """Rows that are coded in a second."""
+    """Rows that are coded in a second, in the median turn."""
     draw = np.random.default_rng(0)
 
     def some(calls: int) -> Iterator[Any]:
         return (others[draw.integers(0, len(others), CODED_ROWS)] for _ in range(calls))
 
     with using_threads(threads):
-        work = {
-            name: Contender(lambda vectors: encode(coded.codec, vectors), setting=way) for name, way in WAYS.items()
-        }
-        took = timed(work, some, CODING)
-    record = {}
-    for name in WAYS:
-        record |= quartiles(f"{name}_coded_per_second", [CODED_ROWS / one for one in took[name]])
-    return record
-
-
-def compile_seconds() -> float:
-    """How long the first rows take where no kernel is kept, less what they take where all are."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "KDCODE_COMPILED": "1"}
-        command = [sys.executable, __file__, "--first"]
-        first, again = (
-            float(subprocess.run(command, check=True, capture_output=True, env=environment).stdout) for _ in range(2)
-        )
-    return first - again
-
-
-def first_rows() -> None:
-    """Code and read a few rows, and print the seconds."""
-    started = time.perf_counter()
-    coded = kdcode.compress(kdcode.data.glove_50d().head(500), composition="transform", row_bytes=20.0, effort="fast")
-    coded.decode(np.arange(100))
-    coded.codec.encode(np.zeros((3, 50), dtype=np.float32))
-    print(time.perf_counter() - started)
+        took = timed({"coded": Contender(lambda vectors: encode(coded.codec, vectors))}, some, CODING)
+    return {"coded_per_second": CODED_ROWS / times("s", took["coded"], 1)["s"]}
 
 
 def main() -> None:
@@ -125,16 +94,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=available_cpus(), help="to code rows on")
     parser.add_argument("--sizes", default=",".join(SIZES), help="with commas between")
     parser.add_argument("--efforts", default=",".join(EFFORTS), help="with commas between")
-    parser.add_argument("--first", action="store_true", help="only tell how long the first rows take")
     parser.add_argument("--read", type=Path, help="only tell how long rows of this file take")
     asked = parser.parse_args()
-    if asked.first:
-        first_rows()
-        return
     if asked.read:
         print(json.dumps(reading_times(asked.read)))
         return
-    seconds = compile_seconds()
     rows, others = read_rows(asked.glove)
     found = []
     for effort in asked.efforts.split(","):
@@ -142,8 +106,8 @@ def main() -> None:
             found.append(measured(size, effort, rows, others, asked.threads))
             print(json.dumps(found[-1]), flush=True)
     settings = {"rows": len(rows), "unseen": len(others), "dim": rows.shape[1], "threads": asked.threads, "seed": 0}
-    settings["compile_seconds"] = round(seconds, 1)
-    write_result(asked.output, settings, found, ("numpy", "torch", "numba"))
+    settings["isa"] = _core.isa()
+    write_result(asked.output, settings, found, ("numpy", "torch"))
 
 
 if __name__ == "__main__":

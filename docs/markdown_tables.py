@@ -17,8 +17,15 @@ def rows_of(name: str, folder: str = "benchmarks") -> list[Record]:
     return rows
 
 
+def measured_rows(name: str) -> list[Record]:
+    """The rows of a benchmark's result; none where it was not measured yet."""
+    return rows_of(name) if (ROOT / "benchmarks" / "results" / f"{name}.json").exists() else []
+
+
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """A Markdown table, or nothing without rows."""
+    if not rows:
+        return ""
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join(f"| {' | '.join(line)} |\n".replace("| --- ", "|---").replace("|--- |", "|---|") for line in lines)
 

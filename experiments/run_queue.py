@@ -33,7 +33,7 @@ LARGE_ROWS = ("conventional", "random-linear", "linear-linear", "lstm-linear")
 LAST_LARGE_ROWS = ("linear-lstm", "lstm-lstm", "random-lstm", "linear-shared-lstm")
 CHECKED_ROWS = ("conventional", "linear-linear")
 """Rows that are run in float32 too."""
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PTB, GLOVE, TASKS = "ptb", "glove-100d", "tasks"
 
 

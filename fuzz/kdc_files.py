@@ -28,7 +28,6 @@ from kdc_samples import MADE, Sample, any_sample, weights_of
 from sample_tables import KINDS, coded_table
 
 import kdcode
-from kdcode import compiled
 from kdcode.errors import KdcodeError, NoRowsError
 
 TORCH_SHARE = 0.1
@@ -180,12 +179,11 @@ def _compare(coded: kdcode.CodedTable, given: Floats, expected: Floats, what: st
 
 
 def _load() -> None:
-    """Load torch, and compile what is not yet compiled, before the time of any case is measured."""
+    """Load torch and the core before the time of any case is measured."""
     for kind, dtype in KINDS:
         coded = coded_table(kind, dtype, rows=2)
-        with compiled.using(compiled.ALWAYS):
-            coded.neighbors(coded.decode(0), 1)
-            _check_layer(coded, coded.decode([0, 1]))
+        coded.neighbors(coded.decode(0), 1)
+        _check_layer(coded, coded.decode([0, 1]))
 
 
 _load()

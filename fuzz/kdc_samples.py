@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sample_tables import KINDS, TRANSFORM_NAMES, coded_table, words
+from sample_tables import KINDS, coded_table, words
 
 import kdcode
-from kdcode import compiled
 
 ROWS = (0, 1, 5, 17, 130, 300)
 """A file of 0 rows is a codebook; a block of symbols holds 128."""
@@ -85,15 +84,3 @@ def sample(kind: str, dtype: str, rows: int, *, named: bool) -> Sample:
 def weights_of(coded: kdcode.CodedTable) -> npt.NDArray[np.float32]:
     """All numbers of a codec, one after another."""
     return np.concatenate([array.reshape(-1).astype(np.float32) for _, array in sorted(coded.codec.tensors().items())])
-
-
-def _load_compiled_code() -> None:
-    """Compile what checks of transform codes need, where it is not yet, before the time of any case is measured."""
-    with compiled.using(compiled.ALWAYS):
-        for kind in TRANSFORM_NAMES:
-            coded = coded_table(kind, rows=5)
-            coded.encode(coded.decode(np.arange(5)))
-            coded.check()
-
-
-_load_compiled_code()

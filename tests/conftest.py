@@ -34,17 +34,10 @@ else:
     torch.set_num_threads(1)  # tests run side by side; small tensors gain nothing from threads
     torch.set_warn_always(True)  # not once a process: pytest makes errors of warnings
 
-try:
-    import pytest  # noqa: F401
-except ImportError:  # the examples of pages are run with this file too
-    pass
-else:
 
-    def pytest_terminal_summary(terminalreporter):
-        """Say it in a line of its own where tests were skipped because there is no browser."""
-        skipped = [
-            report for report in terminalreporter.stats.get("skipped", []) if "no browser" in str(report.longrepr)
-        ]
-        if skipped:
-            why = skipped[0].longrepr[2].removeprefix("Skipped: ")
-            terminalreporter.write_line(f"SKIPPED {len(skipped)} tests: {why}", yellow=True)
+def pytest_terminal_summary(terminalreporter):
+    """Say it in a line of its own where tests were skipped because there is no browser."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "no browser" in str(report.longrepr)]
+    if skipped:
+        why = skipped[0].longrepr[2].removeprefix("Skipped: ")
+        terminalreporter.write_line(f"SKIPPED {len(skipped)} tests: {why}", yellow=True)

@@ -14,7 +14,7 @@ import kdcode
 PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
 LAYERS = [
-    {"printable", "wording", "_version", "file_locks", "compiled", "kernels", "_core"},
+    {"printable", "wording", "_version", "file_locks", "_core"},
     {"errors", "provenance"},
     {"files"},
     {"cpus", "memory", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
@@ -53,7 +53,6 @@ SERVING = {name for name, layer in LAYER_OF.items() if layer <= LAYER_OF["storag
 
 MAX_FILE_LINES = 350
 MAX_FUNCTION_LINES = 60
-MAX_KERNEL_LINES = 75  # a call from one kernel to another hands over all arrays again
 MAX_ARGUMENTS = 7
 MORE_ARGUMENTS = {
     "codec/spec.py: named": 10,  # one for each option that decides the shape of a codec
@@ -130,11 +129,7 @@ def test_imports_point_down(path):
 @of_files([path for path in FILES if part_of(path) in SERVING])
 def test_serving_imports_numpy_alone(path):
     outside = {module.split(".")[0] for module in imported(path)} - {"kdcode"} - set(sys.stdlib_module_names)
-    assert outside <= ({"numpy", "numba", "llvmlite"} if part_of(path) == "kernels" else {"numpy"})
-
-
-def test_kernels_are_loaded_where_numba_is_installed_and_imported_by_nobody():
-    assert not [path for path in FILES if "kernels" in parts_used(path)]
+    assert outside <= {"numpy"}
 
 
 @of_files(FILES)
@@ -161,9 +156,8 @@ def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_functions_are_short_and_take_few_arguments(path):
     for function in functions(path):
         name = f"{path.relative_to(PACKAGE)}: {function.name}"
-        most = MAX_KERNEL_LINES if part_of(path) == "kernels" else MAX_FUNCTION_LINES
-        assert lines(function) <= most, f"{name} has {lines(function)} lines"
-        if part_of(path) not in ("cli", "kernels"):
+        assert lines(function) <= MAX_FUNCTION_LINES, f"{name} has {lines(function)} lines"
+        if part_of(path) != "cli":
             most = MORE_ARGUMENTS.get(name, MAX_ARGUMENTS)
             assert arguments(function) <= most, f"{name} has {arguments(function)} arguments"
 

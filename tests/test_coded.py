@@ -11,8 +11,6 @@ from kdcode.codec import CodecSpec, Sizes, make_codec
 from kdcode.errors import OptionError, RowError, StorageError, UnknownSymbolError
 from kdcode.symbols import RowNumbers, StoredSymbols
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 CODEBOOK = np.array([[[1, 2], [3, 4], [5, 6]], [[10, 20], [30, 40], [50, 60]]], dtype=np.float32)
 CODEC = make_codec(CodecSpec.named("linear", 2, 3, 2, codebook_dtype="float32"), {"codebook": CODEBOOK})
 CODES = np.array([[0, 2], [2, 1], [0, 1]])

@@ -12,6 +12,10 @@ LIMIT = "Gaussian limit"
 TABLES = ("glove-50k", "glove-100k", "minilm", "smollm2")
 
 
+def is_measured(name):
+    return pytest.mark.skipif(not (RESULTS / f"{name}.json").exists(), reason=f"benchmarks/{name}.py has not been run")
+
+
 def rows_of(name):
     return json.loads((RESULTS / f"{name}.json").read_text())["rows"]
 
@@ -89,14 +93,15 @@ def test_transform_codes_are_predicted_within_a_twentieth():
         assert row["predicted_error"] == pytest.approx(row["relative_error"], rel=0.05), row
 
 
+@is_measured("transform_codes")
 def test_rows_of_transform_codes_are_read_and_coded_quickly_and_unseen_ones_lose_no_more():
     rows = rows_of("transform_codes")
     assert {row["size"] for row in rows} == {"8x", "10x", "20x"}
     for row in rows:
         assert row["composition"] == "transform"
         assert row["unseen_error"] == pytest.approx(row["seen_error"], rel=0.02)
-        assert row["compiled_microseconds_per_row"] <= 3
-        assert row["compiled_coded_per_second"] >= 20_000
+        assert row["microseconds_per_row"] <= 3
+        assert row["coded_per_second"] >= 20_000
         assert row["seconds"] <= 45
 
 

@@ -11,8 +11,6 @@ import kdcode
 from kdcode import VectorTable
 from kdcode.errors import OptionError, UnknownSymbolError
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 ROWS = 300
 SYMBOLS = words(ROWS)
 CODED = coded_table(rows=ROWS, symbols=SYMBOLS)

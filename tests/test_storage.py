@@ -22,8 +22,6 @@ from kdcode.safetensors_header import DTYPES as HEADER_DTYPES
 from kdcode.safetensors_header import read_header
 from kdcode.symbols import RowNumbers, StoredSymbols
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 SYMBOLS = st.lists(
     st.one_of(st.text(max_size=8), st.sampled_from(["", "\0", "a b", "\n", "\U0001f600", "\U0010ffff", "ÿ"])),
     unique=True,

@@ -14,8 +14,6 @@ from kdcode.codec.transform.level_tables import ESCAPE_BITS
 from kdcode.coded import CodedTable
 from kdcode.errors import LimitError, StorageError
 
-pytestmark = pytest.mark.usefixtures("lookup_path")  # with compiled code and without
-
 ROWS = 600
 """Enough for three row starts."""
 

@@ -17,7 +17,6 @@ _LISTED = 20
 
 EXTRAS = {
     "learn": "torch>=2.4",
-    "fast": "numba>=0.61",
     "parquet": "pyarrow>=14",
     "remote": "fsspec>=2024.1",
     "gguf": "gguf>=0.10",

@@ -150,7 +150,7 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
             metric: "cosine", "dot" (both: larger is nearer) or "l2" (distance: smaller is nearer).
             missing: what happens to symbols that the table does not have: "raise" an error that lists them, or "skip"
                 them, which leaves an empty list in their place.
-            threads: on how many threads compiled code looks at a large table; on all CPUs if None.
+            threads: on how many threads a large table is searched; on all CPUs if None.
 
         Returns:
             `Neighbor(symbol, score)` for one query; a list of such lists, one for each query, for several.

@@ -29,7 +29,7 @@ class Neighbor(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What is asked: the k nearest by a metric, looked for on so many threads where compiled code looks."""
+    """What is asked: the k nearest by a metric, looked for on so many threads."""
 
     k: int
     metric: str

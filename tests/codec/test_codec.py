@@ -8,7 +8,6 @@ import pytest
 import torch
 from sample_tables import KINDS, NAMES, ROWS_PER_BLOCK, TRANSFORM_NAMES, codec_of, coded_table, codes_of, spec_of
 
-from kdcode import compiled
 from kdcode.codec import CODECS, codec_from_tensors, make_codec
 from kdcode.codec.spec import KINDS as CODEC_KINDS
 from kdcode.errors import OptionError, StorageError
@@ -306,12 +305,10 @@ def test_senseless_searches_are_refused(beam, sweeps):
         codec_of().encode(np.ones(7), beam=beam, sweeps=sweeps)
 
 
-@pytest.mark.parametrize("use", ["0", "1"])
 @pytest.mark.parametrize("dim", [1, 2])
-def test_transform_codes_shorter_than_the_memory_of_their_trellis(dim, use):
+def test_transform_codes_shorter_than_the_memory_of_their_trellis(dim):
     """Not all states of the trellis are reached then."""
     codec = codec_of("transform", dim=dim)
     vectors = np.random.default_rng(0).normal(size=(50, dim))
-    with compiled.using(use):
-        lost = codec.decode(codec.encode(vectors)) - vectors
+    lost = codec.decode(codec.encode(vectors)) - vectors
     assert np.square(lost).sum() < 0.06 * np.square(vectors).sum()

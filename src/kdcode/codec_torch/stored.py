@@ -25,7 +25,7 @@ class StoredCodec(nn.Module):
     expanded for this call alone, and rounds the vectors to `dtype`. `half()`, `to(torch.bfloat16)` and the like change
     `dtype` and leave the stored tensors as they are.
 
-    Transform codes are decoded by numpy or compiled code, on the CPU: see `in_numpy`.
+    Transform codes are decoded by the core, on the CPU: see `in_numpy`.
 
     Args:
         codec: whose tensors are copied.

@@ -36,7 +36,7 @@ CodedSource = CodedTable | str | PathLike[str]
 class CodedLayer(EmbeddingLayer):
     """A layer whose codes stay as they are.
 
-    Packed transform codes are decoded by numpy or compiled code, on the CPU, and their vectors moved to where the layer
+    Packed transform codes are decoded by the core, on the CPU, and their vectors moved to where the layer
     is. On another device the codes are fetched once, and the ids of every call: keep the vectors there with
     `expand_below`, or decode there with the form "unpacked". They cannot be trained.
 

@@ -1,4 +1,4 @@
-"""NumpyRows: the rows of a layer that numpy or compiled code reads and decodes, those of transform codes.
+"""NumpyRows: the rows of a layer that the core reads and decodes from numpy arrays, those of transform codes.
 
 To import it takes seconds, since `torch.compiler.disable` imports the compiler: layers do so when they need it.
 """
