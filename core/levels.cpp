@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint32_t whole_range = 1u << 24, least_range = 1u << 16;
 constexpr std::uint32_t bytes_ahead = 3;  // that a code holds
 constexpr std::int32_t largest_multiple = 1 << 16;
-constexpr std::size_t lanes = 16, few_blocks = 4, zeros_after = 8;
+constexpr std::size_t lanes = 16, most_lanes = 32, few_blocks = 4, zeros_after = 8;
 
 // One reader. `bytes` has zeros after its end, and `last` is as far as it goes.
 struct Reader {
@@ -176,19 +176,21 @@ struct EscapeReader {
   std::size_t blocks;
   std::vector<LargeLevel>* large;
   std::vector<LargeLevel> of_spare = {};  // lanes that read the last block once more
-  Damage damage[lanes] = {};
+  Damage damage[most_lanes] = {};
 
-  static std::uint32_t read(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context, unsigned,
+  static std::uint32_t read(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
                             LaneReaders* readers) {
     auto& own = *static_cast<EscapeReader*>(self);
-    Reader reader{own.bytes + std::size_t{lane} * own.stride, readers->code[lane], readers->range[lane],
-                  readers->place[lane], own.stride - 4};
+    LaneReaders& held = readers[lane / lanes];
+    const unsigned at_lane = lane % lanes;
+    Reader reader{own.bytes + std::size_t{lane} * own.stride, held.code[at_lane], held.range[at_lane],
+                  held.place[at_lane], own.stride - 4};
     const std::uint32_t tuple =
         read_escaped(*own.tables, own.values, size, context, orders[size][at >> 28], &reader, own.first_block + lane,
                      at & 0xfffffffu, lane < own.blocks ? own.large : &own.of_spare);
-    readers->code[lane] = reader.code;
-    readers->range[lane] = reader.range;
-    readers->place[lane] = reader.place;
+    held.code[at_lane] = reader.code;
+    held.range[at_lane] = reader.range;
+    held.place[at_lane] = reader.place;
     if (reader.damage != Damage::none) own.damage[lane] = reader.damage;
     return tuple;
   }
@@ -205,6 +207,35 @@ Damage finish(std::uint32_t code, std::uint32_t range, std::uint32_t place, std:
 }
 
 }  // namespace
+
+// Memory that reading needs, kept from call to call.
+struct LevelCodec::Scratch {
+  std::vector<std::uint8_t> bytes;  // copies of blocks, which nobody else changes while they are read
+  std::vector<std::int8_t> levels;
+  std::vector<std::uint16_t> numbers;
+
+  void reserve(std::size_t byte_count, std::size_t level_count, std::size_t number_count) {
+    if (bytes.size() < byte_count) bytes.resize(byte_count);
+    if (levels.size() < level_count) levels.resize(level_count);
+    if (numbers.size() < number_count) numbers.resize(number_count);
+  }
+  const std::uint8_t* copy(const std::uint8_t* block, std::uint32_t length, std::size_t lane, std::uint32_t stride) {
+    std::uint8_t* own = bytes.data() + lane * stride;
+    std::memcpy(own, block, length);
+    std::memset(own + length, 0, stride - length);
+    return own;
+  }
+};
+
+// Where what is read of some blocks goes; `first` is the number of the first of them.
+struct LevelCodec::Target {
+  std::size_t first;
+  std::int8_t* levels;
+  std::uint16_t* numbers;
+  Sides* sides;
+  std::vector<LargeLevel>* large;
+  std::size_t* at;
+};
 
 std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char** why) {
   const auto refuse = [&](const char* reason) {
@@ -342,62 +373,71 @@ float LevelCodec::number_bits(std::size_t number) const {
 Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
                         std::int8_t* levels, std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large,
                         std::size_t* at) const {
-  const std::size_t count = blocks.size(), block_levels = std::size_t{plan_.rows} * plan_.width;
+  const std::size_t block_levels = std::size_t{plan_.rows} * plan_.width;
+  const std::size_t block_numbers = centroids() != 0 ? plan_.rows : 0;
+  thread_local Scratch scratch;
+  for (std::size_t start = 0; start < blocks.size();) {
+    const std::size_t some = std::min(most_lanes, blocks.size() - start);
+    Target target{start, levels + start * block_levels, numbers + start * block_numbers, sides + start, large, at};
+    const Damage damage =
+        some <= few_blocks ? read_few(blocks.subspan(start, some), classes.subspan(start, some), &scratch, &target)
+                           : read_lanes(blocks.subspan(start, some), classes.subspan(start, some), &scratch, &target);
+    if (damage != Damage::none) return damage;
+    start += some;
+  }
+  return Damage::none;
+}
+
+// Up to 32 blocks side by side, in one or two batches of sixteen.
+Damage LevelCodec::read_lanes(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
+                              Scratch* scratch, Target* target) const {
+  const std::size_t count = blocks.size(), batches = count > lanes ? 2 : 1, width = batches * lanes;
+  const std::size_t block_levels = std::size_t{plan_.rows} * plan_.width;
+  const std::uint32_t stride = longest_ + zeros_after;
+  const bool whole = count == width;
+  scratch->reserve(width * stride, whole ? 0 : width * block_levels, width * plan_.rows);
+  LaneReaders readers[2];
+  for (std::size_t lane = 0; lane < width; ++lane) {
+    const std::size_t block = std::min(lane, count - 1);  // lanes without a block read the last one again
+    LaneReaders& own = readers[lane / lanes];
+    Reader reader;
+    reader.begin(scratch->copy(blocks[block], lengths_[classes[block]], lane, stride), stride - 4);
+    own.code[lane % lanes] = reader.code, own.range[lane % lanes] = reader.range;
+    own.place[lane % lanes] = reader.place;
+    own.class_context[lane % lanes] = class_contexts_[classes[block]];
+  }
+  EscapeReader escapes{&tables_, values_, scratch->bytes.data(), stride, target->first, count, target->large};
+  std::int8_t* to = whole ? target->levels : scratch->levels.data();
+  KDCODE_CHOSEN(levels_kernels)
+      .read(&plan_, scratch->bytes.data(), stride, readers, batches, to, scratch->numbers.data(), EscapeReader::read,
+            &escapes);
+  if (!whole) std::memcpy(target->levels, to, count * block_levels);
+  if (centroids() != 0) std::copy_n(scratch->numbers.data(), count * plan_.rows, target->numbers);
+  for (std::size_t lane = 0; lane < count; ++lane) {
+    const LaneReaders& own = readers[lane / lanes];
+    const std::size_t i = lane % lanes;
+    *target->at = target->first + lane;
+    if (escapes.damage[lane] != Damage::none) return escapes.damage[lane];
+    if (own.is_damaged[i] != 0) return Damage::no_symbol;
+    const Damage damage =
+        finish(own.code[i], own.range[i], own.place[i], lengths_[classes[lane]], sides_, target->sides + lane);
+    if (damage != Damage::none) return damage;
+  }
+  return Damage::none;
+}
+
+Damage LevelCodec::read_few(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
+                            Scratch* scratch, Target* target) const {
+  const std::size_t block_levels = std::size_t{plan_.rows} * plan_.width;
   const std::size_t block_numbers = centroids() != 0 ? plan_.rows : 0;
   const std::uint32_t stride = longest_ + zeros_after;
-  thread_local std::vector<std::uint8_t> held;  // copies that nobody else changes while they are read
-  thread_local std::vector<std::int8_t> spare;
-  thread_local std::vector<std::uint16_t> spare_numbers;
-  held.resize(std::max<std::size_t>(held.size(), (count > few_blocks ? lanes : 1) * stride));
-  if (count > few_blocks) {
-    spare_numbers.resize(std::max<std::size_t>(spare_numbers.size(), lanes * plan_.rows));
-    if (count % lanes != 0) spare.resize(std::max(spare.size(), lanes * block_levels));
-  }
-  for (std::size_t start = 0; start < count;) {
-    const std::size_t some = std::min(lanes, count - start);
-    if (some <= few_blocks) {
-      for (std::size_t i = start; i < start + some; ++i) {
-        std::memset(held.data(), 0, stride);
-        std::memcpy(held.data(), blocks[i], lengths_[classes[i]]);
-        const Damage damage = read_one(held.data(), classes[i], i, levels + i * block_levels,
-                                       numbers + i * block_numbers, sides + i, large);
-        *at = i;
-        if (damage != Damage::none) return damage;
-      }
-      start += some;
-      continue;
-    }
-    LaneReaders readers;
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      const std::size_t block = start + std::min(lane, some - 1);  // lanes without a block read the last one again
-      const std::uint32_t length = lengths_[classes[block]];
-      std::uint8_t* own = held.data() + lane * stride;
-      std::memcpy(own, blocks[block], length);
-      std::memset(own + length, 0, stride - length);
-      Reader reader;
-      reader.begin(own, stride - 4);
-      readers.code[lane] = reader.code, readers.range[lane] = reader.range, readers.place[lane] = reader.place;
-      readers.class_context[lane] = class_contexts_[classes[block]];
-    }
-    EscapeReader escapes{&tables_, values_, held.data(), stride, start, some, large};
-    const bool whole = some == lanes;
-    std::int8_t* to = whole ? levels + start * block_levels : spare.data();
-    KDCODE_CHOSEN(levels_kernels)
-        .read(&plan_, held.data(), stride, &readers, to, spare_numbers.data(), EscapeReader::read, &escapes);
-    if (!whole) std::memcpy(levels + start * block_levels, to, some * block_levels);
-    if (block_numbers != 0) {
-      std::memcpy(numbers + start * block_numbers, spare_numbers.data(), some * block_numbers * sizeof(std::uint16_t));
-    }
-    for (std::size_t lane = 0; lane < some; ++lane) {
-      *at = start + lane;
-      if (escapes.damage[lane] != Damage::none) return escapes.damage[lane];
-      if (readers.is_damaged[lane] != 0) return Damage::no_symbol;
-      const std::uint32_t length = lengths_[classes[start + lane]];
-      const Damage damage =
-          finish(readers.code[lane], readers.range[lane], readers.place[lane], length, sides_, sides + start + lane);
-      if (damage != Damage::none) return damage;
-    }
-    start += some;
+  scratch->reserve(stride, 0, 0);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    *target->at = target->first + i;
+    const Damage damage = read_one(scratch->copy(blocks[i], lengths_[classes[i]], 0, stride), classes[i],
+                                   target->first + i, target->levels + i * block_levels,
+                                   target->numbers + i * block_numbers, target->sides + i, target->large);
+    if (damage != Damage::none) return damage;
   }
   return Damage::none;
 }

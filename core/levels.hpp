@@ -90,7 +90,14 @@ class LevelCodec {
             std::uint8_t* bytes) const;
 
  private:
+  struct Scratch;
+  struct Target;
+
   LevelCodec() = default;
+  Damage read_few(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes, Scratch* scratch,
+                  Target* target) const;
+  Damage read_lanes(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
+                    Scratch* scratch, Target* target) const;
   void set_steps();
   Damage read_one(const std::uint8_t* bytes, std::size_t own, std::size_t block, std::int8_t* levels,
                   std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large) const;

@@ -32,13 +32,14 @@ struct LaneReaders {
 // Reads on from `code`, `range` and `place` where a group of `lane` was escaped, and gives its tuple. `at` is where it
 // begins among the levels of a block, with the pattern of its quantizers from bit 28 on.
 using ReadEscaped = std::uint32_t (*)(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
-                                      unsigned ones, LaneReaders* readers);
+                                      LaneReaders* readers);
 
 struct LevelKernels {
-  // bytes: 16 blocks, `stride` apart, with zeros after each; the last 4 bytes of a stride are never consumed. levels:
-  // (16, rows · width) int8. numbers: (16, rows) of centroids.
+  // bytes: 16 blocks for each of 1 or 2 `readers`, which take turns to wait, `stride` apart, with zeros after each; the
+  // last 4 bytes of a stride are never consumed. levels: (blocks, rows · width) int8. numbers: (blocks, rows) of
+  // centroids.
   void (*read)(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneReaders* readers,
-               std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped, void* self);
+               std::size_t count, std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped, void* self);
 };
 
 KDCODE_DECLARE_KERNELS(LevelKernels, levels_kernels)

@@ -130,15 +130,31 @@ KDCODE_LANE std::int32_t level_sums([[maybe_unused]] const ExpandedRow& row, [[m
 #endif
 }
 
-KDCODE_LANE void finish(const ExpandMatrix* matrix, const ExpandedRow& row, std::size_t block, i32x16 sums) {
-  const std::size_t first = 16 * block, some = matrix->dim - first < 16 ? matrix->dim - first : 16;
+// The vector as it is without its levels. Sides come first: how many there are, nobody could predict in an inner loop.
+KDCODE_LANE void begin(const ExpandMatrix* matrix, const ExpandedRow& row) {
   const std::size_t whole = (matrix->dim + 15) / 16 * 16;
-  f32x16 vector = convert<f32x16>(sums) * (load<f32x16>(matrix->scales + first) * row.step);
-  for (unsigned i = 0; i < row.sides; ++i) vector += load<f32x16>(matrix->columns + i * whole + first) * row.weights[i];
-  if (some == 16) {
-    store(row.vector + first, vector + load<f32x16>(row.base + first));
+  __builtin_memcpy(row.vector, row.base, matrix->dim * sizeof(float));
+  for (unsigned i = 0; i < row.sides; ++i) {
+    const float* column = matrix->columns + i * whole;
+    for (std::size_t first = 0; first < matrix->dim; first += 16) {
+      const std::size_t some = matrix->dim - first;
+      const f32x16 side = load<f32x16>(column + first) * row.weights[i];
+      if (some >= 16) {
+        store(row.vector + first, load<f32x16>(row.vector + first) + side);
+      } else {
+        store_first(row.vector + first, load_first<f32x16>(row.vector + first, some) + side, some);
+      }
+    }
+  }
+}
+
+KDCODE_LANE void add(const ExpandMatrix* matrix, const ExpandedRow& row, std::size_t block, i32x16 sums) {
+  const std::size_t first = 16 * block, some = matrix->dim - first;
+  const f32x16 levels = convert<f32x16>(sums) * (load<f32x16>(matrix->scales + first) * row.step);
+  if (some >= 16) {
+    store(row.vector + first, load<f32x16>(row.vector + first) + levels);
   } else {
-    store_first(row.vector + first, vector + load_first<f32x16>(row.base + first, some), some);
+    store_first(row.vector + first, load_first<f32x16>(row.vector + first, some) + levels, some);
   }
 }
 
@@ -148,7 +164,7 @@ KDCODE_LANE void expand_part(const ExpandMatrix* matrix, const ExpandedRow* rows
   i32x16 sums[blocks_at_once][rows_at_once];
   dots<rows_at_once, blocks_at_once>(matrix->numbers + block * matrix->quads * 64, matrix->quads, rows, sums);
   for (std::size_t r = 0; r < rows_at_once; ++r) {
-    for (std::size_t b = 0; b < blocks_at_once; ++b) finish(matrix, rows[r], block + b, sums[b][r] - added[r]);
+    for (std::size_t b = 0; b < blocks_at_once; ++b) add(matrix, rows[r], block + b, sums[b][r] - added[r]);
   }
 }
 
@@ -156,7 +172,10 @@ template <std::size_t rows_at_once>
 KDCODE_LANE void expand_rows(const ExpandMatrix* matrix, const ExpandedRow* rows) {
   const std::size_t blocks = (matrix->dim + 15) / 16;
   std::int32_t added[rows_at_once];
-  for (std::size_t r = 0; r < rows_at_once; ++r) added[r] = level_sums(rows[r], matrix->quads);
+  for (std::size_t r = 0; r < rows_at_once; ++r) {
+    begin(matrix, rows[r]);
+    added[r] = level_sums(rows[r], matrix->quads);
+  }
   std::size_t block = 0;
   if (rows_at_once == 1) {  // sums of several blocks do not wait for each other
     for (; blocks - block >= 4; block += 4) expand_part<rows_at_once, 4>(matrix, rows, added, block);

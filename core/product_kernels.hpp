@@ -30,7 +30,7 @@ struct ProductKernels {
   // (n, m) products of (n, k) rows and a (k, m) matrix; each is a sum over k from first to last.
   void (*multiply)(const float* rows, std::size_t n, std::size_t k, const float* matrix, std::size_t m,
                    float* products);
-  // Vectors of rows of levels: scale · step · (matrix · levels) + weights · columns + base.
+  // Vectors of rows of levels: base + weights · columns + scale · step · (matrix · levels).
   void (*expand)(const ExpandMatrix* matrix, const ExpandedRow* rows, std::size_t n);
 };
 

@@ -100,8 +100,8 @@ class LevelTables:
 def fitted_tables(counts: DoubleArray, *, stored_bits: float = 0.0, signs: bool = True) -> LevelTables:
     """Tables for (T, 2, M + 1) counts of magnitudes.
 
-    Magnitudes above the last one that was seen at all are escaped, and so are those that take fewer bits as escapes than
-    a stored weight does: `stored_bits`, in bits of what was counted.
+    Magnitudes above the last one that was seen at all are escaped, and so are those that take fewer bits as escapes
+    than a stored weight does: `stored_bits`, in bits of what was counted.
     """
     found = [_weights(table, stored_bits, 2 if signs else 1) for table in counts.reshape(-1, counts.shape[2])]
     magnitudes = np.array([len(own) - 2 for own in found], dtype=np.uint16).reshape(counts.shape[:2])
