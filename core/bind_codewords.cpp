@@ -100,7 +100,7 @@ CodeRows checked_rows(const HeldRows& held, const CodewordCodec& codec) {
     const std::span<const std::uint8_t> bytes{rows.bytes + static_cast<std::size_t>(row) * rows.row_bytes,
                                               rows.row_bytes};
     const unsigned bits = i < shape.length ? rows.position_bits : rows.level_bits;
-    codes.push_back(bits_at(bytes, std::uint64_t{i} * rows.position_bits, bits));
+    codes.push_back(static_cast<std::uint32_t>(bits_at(bytes, std::uint64_t{i} * rows.position_bits, bits)));
   }
   if (why == Stop::too_large) {
     constexpr std::size_t shown = 16;

@@ -14,8 +14,6 @@
 namespace kdcode {
 namespace {
 
-Bytes bytes_of(const nb::bytes& object) { return {static_cast<const std::uint8_t*>(object.data()), object.size()}; }
-
 template <class Container>
 nb::bytes as_bytes(const Container& container) {
   return nb::bytes(container.data(), container.size() * sizeof(container[0]));

@@ -22,7 +22,7 @@ namespace {
 
 // Widths of columns come as `bytes`: no array is made for them, and none is copied.
 Widths checked_widths(const nb::bytes& widths) {
-  const Widths found{static_cast<const std::uint8_t*>(widths.data()), widths.size()};
+  const Widths found = bytes_of(widths);
   if (!widths_are_valid(found)) {
     std::string listed;
     for (const std::uint8_t bits : found) listed += (listed.empty() ? "" : ", ") + std::to_string(bits);
@@ -71,10 +71,9 @@ void bind_unpack(const Array<const std::uint8_t, 2>& packed, const nb::bytes& wi
 
 std::uint32_t bind_value_at(const nb::bytes& packed, std::size_t position, unsigned bits) {
   expect(bits >= 1 && bits <= max_bits, "values have 1 to 32 bits each");
-  const std::span<const std::uint8_t> bytes{static_cast<const std::uint8_t*>(packed.data()), packed.size()};
-  const std::uint64_t held = std::uint64_t{bytes.size()} * 8 / bits;
+  const std::uint64_t held = std::uint64_t{packed.size()} * 8 / bits;
   if (position >= held) refuse("OptionError", "there are " + std::to_string(held) + " values, none at this position");
-  return bits_at(bytes, std::uint64_t{position} * bits, bits);
+  return static_cast<std::uint32_t>(bits_at(bytes_of(packed), std::uint64_t{position} * bits, bits));
 }
 
 void bind_bits(nb::module_& module) {

@@ -82,6 +82,10 @@ class ReleaseGil {
   std::optional<nb::gil_scoped_release> released_;
 };
 
+inline std::span<const std::uint8_t> bytes_of(const nb::bytes& object) {
+  return {static_cast<const std::uint8_t*>(object.data()), object.size()};
+}
+
 inline std::string text_of(nb::handle object) {
   return nb::cast<std::string>(nb::steal<nb::object>(PyObject_Str(object.ptr())));
 }

@@ -1,27 +1,8 @@
 #include "bits.hpp"
 
 #include <algorithm>
-#include <cstring>
-
-#include "checked.hpp"
 
 namespace kdcode {
-namespace {
-
-constexpr std::uint64_t mask(unsigned bits) { return (std::uint64_t{1} << bits) - 1; }
-
-// The first eight of these bytes as one number. A value of 32 bits that starts within a byte reaches into five.
-std::uint64_t read_word(const std::uint8_t* from, std::size_t bytes) {
-  std::uint64_t word = 0;
-  if (bytes >= sizeof word) {
-    std::memcpy(&word, from, sizeof word);  // one instruction
-  } else {
-    std::memcpy(&word, from, bytes);
-  }
-  return word;
-}
-
-}  // namespace
 
 bool widths_are_valid(Widths widths) {
   return !widths.empty() &&
@@ -42,7 +23,7 @@ Misfit pack(const Value* values, std::size_t rows, Widths widths, std::uint8_t* 
     for (std::size_t column = 0; column < widths.size(); ++column) {
       const auto value = static_cast<std::uint64_t>(*values++);  // what is negative has its highest bits set
       const unsigned bits = widths[column];
-      if (value > mask(bits)) return {row, column, true};
+      if (value >> bits != 0) return {row, column, true};
       word |= value << filled;
       for (filled += bits; filled >= 8; filled -= 8, word >>= 8) *packed++ = static_cast<std::uint8_t>(word);
     }
@@ -56,22 +37,14 @@ void unpack(const std::uint8_t* packed, std::size_t rows, Widths widths, Value* 
   const std::size_t bytes = row_bytes(widths);
   std::size_t left = rows * bytes;  // cannot wrap around: the caller has so many bytes
   for (std::size_t row = 0; row < rows; ++row, packed += bytes, left -= bytes) {
+    const std::span<const std::uint8_t> from(packed, left);
+    const bool inside = left - bytes >= 8;  // eight bytes can be read from each of the row
     std::uint64_t place = 0;
     for (const std::uint8_t bits : widths) {
-      const auto first = static_cast<std::size_t>(place / 8);
-      const std::uint64_t word = read_word(packed + first, left - first);
-      *values++ = static_cast<Value>((word >> (place % 8)) & mask(bits));
+      *values++ = static_cast<Value>(inside ? bits_within(packed, place, bits) : bits_at(from, place, bits));
       place += bits;
     }
   }
-}
-
-std::uint32_t bits_at(std::span<const std::uint8_t> packed, std::uint64_t place, unsigned bits) {
-  const std::uint64_t first = place / 8;
-  if (first >= packed.size()) return 0;
-  const auto start = static_cast<std::size_t>(first);
-  const std::uint64_t word = read_word(packed.data() + start, packed.size() - start);
-  return static_cast<std::uint32_t>((word >> (place % 8)) & mask(bits));
 }
 
 #define KDCODE_PACK(Value) template Misfit pack(const Value*, std::size_t, Widths, std::uint8_t*);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace kdcode {
@@ -34,7 +35,21 @@ Misfit pack(const Value* values, std::size_t rows, Widths widths, std::uint8_t* 
 template <class Value>
 void unpack(const std::uint8_t* packed, std::size_t rows, Widths widths, Value* values);
 
-// The value of `bits` bits that starts at bit `place`; bits beyond the last byte are zero.
-std::uint32_t bits_at(std::span<const std::uint8_t> packed, std::uint64_t place, unsigned bits);
+// The value of `bits` bits, 57 at most, that starts at bit `place` of bytes, where eight more can be read.
+inline std::uint64_t bits_within(const std::uint8_t* packed, std::uint64_t place, unsigned bits) {
+  std::uint64_t word;
+  std::memcpy(&word, packed + static_cast<std::size_t>(place / 8), sizeof word);  // one instruction
+  return (word >> (place % 8)) & ((std::uint64_t{1} << bits) - 1);
+}
+
+// The same where the bytes end sooner; zeros follow them. The place lies in them, or at their end.
+inline std::uint64_t bits_at(std::span<const std::uint8_t> packed, std::uint64_t place, unsigned bits) {
+  const std::size_t first = static_cast<std::size_t>(place / 8), left = packed.size() - first;
+  if (left >= 8) [[likely]]
+    return bits_within(packed.data(), place, bits);
+  std::uint64_t word = 0;
+  std::memcpy(&word, packed.data() + first, left);
+  return (word >> (place % 8)) & ((std::uint64_t{1} << bits) - 1);
+}
 
 }  // namespace kdcode

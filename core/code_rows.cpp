@@ -1,8 +1,8 @@
 #include "code_rows.hpp"
 
 #include <algorithm>
-#include <cstring>
 
+#include "bits.hpp"
 #include "checked.hpp"
 
 namespace kdcode {
@@ -18,36 +18,23 @@ std::size_t read_once(const std::int64_t* number) {
   return to_size(read, &size) ? size : ~std::size_t{0};
 }
 
-// The value of `bits` bits at bit `place` of bytes of which `left` may be read.
-std::uint32_t value_at(const std::uint8_t* bytes, std::size_t left, std::size_t place, unsigned bits) {
-  const std::size_t first = place / 8;
-  std::uint64_t word = 0;
-  if (left - first >= 8) {
-    std::memcpy(&word, bytes + first, 8);
-  } else {
-    std::memcpy(&word, bytes + first, left - first);
-  }
-  return static_cast<std::uint32_t>((word >> (place % 8)) & ((std::uint64_t{1} << bits) - 1));
-}
-
 void unpack_row(const CodeRows& rows, std::size_t length, std::size_t row, std::uint32_t* codes) {
   const std::size_t start = row * rows.row_bytes, left = rows.count * rows.row_bytes - start;
   const std::uint8_t* bytes = rows.bytes + start;
-  codes[length] = rows.level_bits ? value_at(bytes, left, length * rows.position_bits, rows.level_bits) : 0;
+  const auto value_at = [bytes, left](std::size_t place, unsigned bits) {
+    return static_cast<std::uint32_t>(bits_at({bytes, left}, place, bits));
+  };
+  codes[length] = rows.level_bits ? value_at(length * rows.position_bits, rows.level_bits) : 0;
   if (rows.position_bits == 8) {
     for (std::size_t i = 0; i < length; ++i) codes[i] = bytes[i];
   } else if (rows.position_bits == 4) {
     for (std::size_t i = 0; i < length; ++i) codes[i] = bytes[i / 2] >> (4 * (i % 2)) & 15u;
   } else if (left >= rows.row_bytes + 8) {  // eight bytes can be read from each of the row
-    const std::uint64_t mask = (std::uint64_t{1} << rows.position_bits) - 1;
     for (std::size_t i = 0, place = 0; i < length; ++i, place += rows.position_bits) {
-      std::uint64_t word;
-      std::memcpy(&word, bytes + place / 8, 8);
-      codes[i] = static_cast<std::uint32_t>((word >> (place % 8)) & mask);
+      codes[i] = static_cast<std::uint32_t>(bits_within(bytes, place, rows.position_bits));
     }
   } else {
-    for (std::size_t i = 0; i < length; ++i)
-      codes[i] = value_at(bytes, left, i * rows.position_bits, rows.position_bits);
+    for (std::size_t i = 0; i < length; ++i) codes[i] = value_at(i * rows.position_bits, rows.position_bits);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bits.hpp"
+
 namespace kdcode {
 namespace {
 
@@ -42,26 +44,13 @@ Answer unchecked(const CheckedBytes& bytes, std::size_t first, std::size_t count
 
 bool is_found(const Answer& answer) { return answer.state == Answer::State::found; }
 
-// The number of `bits` bits (at most 41) that begins at a bit; the bytes that it lies in must be there.
-std::uint64_t number_at(const CheckedBytes& packed, std::uint64_t first_bit, unsigned bits) {
-  const std::size_t first = static_cast<std::size_t>(first_bit / 8);
-  const std::uint8_t* bytes = packed.bytes.data() + first;
-  std::uint64_t window = 0;
-  if (packed.bytes.size() - first >= 8) [[likely]] {
-    std::memcpy(&window, bytes, 8);
-  } else {
-    std::memcpy(&window, bytes, packed.bytes.size() - first);
-  }
-  return window >> (first_bit % 8) & ((std::uint64_t{1} << bits) - 1);
-}
-
 // The row of a rank.
 Answer row_at(const Symbols& symbols, std::uint64_t rank) {
   const std::uint64_t first_bit = rank * symbols.row_bits;
   const std::size_t first = static_cast<std::size_t>(first_bit / 8);
   const std::size_t count = (first_bit % 8 + symbols.row_bits + 7) / 8;
   if (!symbols.order.are_good(first, count)) return unchecked(symbols.order, first, count);
-  const std::uint64_t row = number_at(symbols.order, first_bit, symbols.row_bits);
+  const std::uint64_t row = bits_at(symbols.order.bytes, first_bit, symbols.row_bits);
   return row < symbols.count ? found(row) : damaged(rank / block_symbols, wrong_row);
 }
 
@@ -71,8 +60,8 @@ Answer bytes_between(const Symbols& symbols, std::uint64_t block, unsigned which
   const std::size_t width = symbols.start_bytes(), at = static_cast<std::size_t>(block) * width;
   if (!symbols.starts.are_good(at, 2 * width)) return unchecked(symbols.starts, at, 2 * width);
   const std::uint64_t first_bit = std::uint64_t{at} * 8 + which * symbols.place_bits;
-  const std::uint64_t start = number_at(symbols.starts, first_bit, symbols.place_bits);
-  const std::uint64_t end = number_at(symbols.starts, first_bit + 8 * width, symbols.place_bits);
+  const std::uint64_t start = bits_at(symbols.starts.bytes, first_bit, symbols.place_bits);
+  const std::uint64_t end = bits_at(symbols.starts.bytes, first_bit + 8 * width, symbols.place_bits);
   if (end > symbols.blocks.bytes.size() || start > end) return damaged(block, broken_starts);
   const std::size_t first = static_cast<std::size_t>(start), length = static_cast<std::size_t>(end - start);
   if (!symbols.blocks.are_good(first, length)) return unchecked(symbols.blocks, first, length);
@@ -84,8 +73,9 @@ Answer head_at(const Symbols& symbols, std::uint64_t block, Bytes* head) {
   return bytes_between(symbols, block, 0, head);
 }
 
-Answer codes_at(const Symbols& symbols, std::uint64_t block, Bytes* codes) {
-  return bytes_between(symbols, block, 1, codes);
+Answer head_and_codes_at(const Symbols& symbols, std::uint64_t block, Bytes* head, Bytes* codes) {
+  const Answer answer = head_at(symbols, block, head);
+  return is_found(answer) ? bytes_between(symbols, block, 1, codes) : answer;
 }
 
 std::size_t common_prefix(Bytes a, Bytes b) {
@@ -98,6 +88,15 @@ std::size_t common_prefix(Bytes a, Bytes b) {
 bool precedes_or_equals(Bytes a, Bytes b) {
   const int order = std::memcmp(a.data(), b.data(), std::min(a.size(), b.size()));
   return order < 0 || (order == 0 && a.size() <= b.size());
+}
+
+// Reads how many bytes the next symbol shares; false where no code begins so.
+bool read_shared(const SymbolCode& code, BitReader* bits, std::size_t* count) {
+  bits->fill();
+  const SymbolCode::Shared shared = code.shared(*bits);
+  bits->skip(shared.bits);
+  *count = shared.value == escaped_shared ? bits->take(16) : shared.value;
+  return shared.bits > 0;
 }
 
 // Compares the suffixes of a block with a symbol as they are read: nothing is unpacked.
@@ -115,7 +114,7 @@ class Search {
   // The place of the symbol among the first `count` symbols of the block.
   Answer run(std::size_t count) {
     for (std::size_t place = 0; place < count; ++place) {
-      if (place > 0 && !read_shared()) return damaged(block_, broken_codes);
+      if (place > 0 && !read_shared(code_, &bits_, &shared_)) return damaged(block_, broken_codes);
       if (shared_ > length_) return damaged(block_, broken_shared);
       length_ = shared_;
       // All symbols up to the one before are smaller than the one sought and differ from it at `equal_`.
@@ -130,14 +129,6 @@ class Search {
 
  private:
   enum class Step { smaller, same, passed, broken };
-
-  bool read_shared() {
-    bits_.fill();
-    const SymbolCode::Shared shared = code_.shared(bits_);
-    bits_.skip(shared.bits);
-    shared_ = shared.value == escaped_shared ? bits_.take(16) : shared.value;
-    return shared.bits > 0;
-  }
 
   Step skip_suffix() {
     while (length_ <= longest_symbol) {
@@ -236,8 +227,7 @@ Answer Symbols::find(Bytes symbol) const {
     if (!is_found(answer)) return answer;
     (precedes_or_equals(head, symbol) ? low : high) = middle;
   }
-  Answer answer = head_at(*this, low, &head);
-  if (is_found(answer)) answer = codes_at(*this, low, &codes);
+  Answer answer = head_and_codes_at(*this, low, &head, &codes);
   if (!is_found(answer)) return answer;
   const std::uint64_t first = low * block_symbols;
   Search search(code, low, symbol, head, codes);
@@ -247,8 +237,7 @@ Answer Symbols::find(Bytes symbol) const {
 
 Answer SymbolReader::open(std::uint64_t block) {
   Bytes head, codes;
-  Answer answer = head_at(symbols_, block, &head);
-  if (is_found(answer)) answer = codes_at(symbols_, block, &codes);
+  const Answer answer = head_and_codes_at(symbols_, block, &head, &codes);
   if (!is_found(answer)) return answer;
   bits_ = BitReader(codes);
   end_ = codes.data() + codes.size();
@@ -264,11 +253,7 @@ Answer SymbolReader::next() {
   const SymbolCode& code = symbols_.code;
   --left_;
   if (!first_) {
-    bits_.fill();
-    const SymbolCode::Shared shared = code.shared(bits_);
-    if (shared.bits == 0) return damaged(block_, broken_codes);
-    bits_.skip(shared.bits);
-    shared_ = shared.value == escaped_shared ? bits_.take(16) : shared.value;
+    if (!read_shared(code, &bits_, &shared_)) return damaged(block_, broken_codes);
     if (shared_ > symbol_.size()) return damaged(block_, broken_shared);
     before_ = shared_ < symbol_.size() ? symbol_[shared_] : -1;
     symbol_.resize(shared_);
@@ -326,10 +311,6 @@ Answer verify_rows(const Symbols& symbols, std::uint64_t block, std::span<std::u
   return found();
 }
 
-}  // namespace
-
-namespace {
-
 // Checks that heads begin where `blocks` does, blocks where heads end, and that nothing follows them.
 Answer verify_ends(const Symbols& symbols) {
   const std::size_t width = symbols.start_bytes(), last = static_cast<std::size_t>(symbols.block_count());
@@ -337,7 +318,8 @@ Answer verify_ends(const Symbols& symbols) {
     if (!symbols.starts.are_good(row * width, width)) return unchecked(symbols.starts, row * width, width);
   }
   const auto place = [&](std::size_t row, unsigned which) {
-    return number_at(symbols.starts, std::uint64_t{row} * width * 8 + which * symbols.place_bits, symbols.place_bits);
+    return bits_at(symbols.starts.bytes, std::uint64_t{row} * width * 8 + which * symbols.place_bits,
+                   symbols.place_bits);
   };
   const bool adjacent =
       place(0, 0) == 0 && place(last, 0) == place(0, 1) && place(last, 1) == symbols.blocks.bytes.size();
