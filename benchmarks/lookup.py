@@ -177,9 +177,7 @@ def tried_sets() -> tuple[str, ...]:
 
 def print_tables(rows: list[Record]) -> None:
     """Everything, as Markdown."""
-    print(
-        f"| isa | rows x dim | batch | contender | ns per row | of the processor | ratio |\n{'|---' * 7}|"
-    )
+    print(f"| isa | rows x dim | batch | contender | ns per row | of the processor | ratio |\n{'|---' * 7}|")
     for row in rows:
         if row["part"] == "lookup":
             shown = f"{row['isa']} | {row['rows']:,} x {row['dim']} | {row['batch']:,} | {row['contender']}"

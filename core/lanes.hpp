@@ -285,12 +285,24 @@ KDCODE_LANE void store(T* to, Vector<T, N> lanes) {
 // The first `some` values, and zeros; for what is left at the end of a loop.
 template <class V>
 KDCODE_LANE V load_first(const typename V::Value* from, std::size_t some) {
+#if defined(__AVX512F__)
+  if constexpr (V::count == 16 && sizeof(typename V::Value) == 4) {
+    const auto mask = static_cast<__mmask16>((1u << some) - 1);
+    return (V)_mm512_maskz_loadu_epi32(mask, from);
+  }
+#endif
   typename V::Value all[V::count] = {};
   for (std::size_t i = 0; i < some; ++i) all[i] = from[i];
   return load<V>(all);
 }
 template <class T, int N>
 KDCODE_LANE void store_first(T* to, Vector<T, N> lanes, std::size_t some) {
+#if defined(__AVX512F__)
+  if constexpr (N == 16 && sizeof(T) == 4) {
+    _mm512_mask_storeu_epi32(to, static_cast<__mmask16>((1u << some) - 1), (__m512i)lanes);
+    return;
+  }
+#endif
   T all[N];
   store(all, lanes);
   for (std::size_t i = 0; i < some; ++i) to[i] = all[i];
