@@ -116,7 +116,8 @@ Read read(const LevelCodec& codec, const std::vector<std::vector<std::uint8_t>>&
   for (const LargeLevel& level : large) {
     const std::size_t place = level.block * codec.rows() * codec.width() + level.place;
     CHECK(place < found.multiples.size());
-    found.multiples[place] += level.rest;
+    CHECK(found.multiples[place] == 0);
+    found.multiples[place] = level.multiple;
   }
   return found;
 }

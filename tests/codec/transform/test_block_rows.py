@@ -165,7 +165,7 @@ def test_numbers_of_rows_that_tensors_are_not_of_are_refused(count):
         with pytest.raises(StorageError, match="codes: the bytes end before the last block, or go on"):
             BlockRows(count, LENGTHS, 1, tensors).check()
         return
-    with pytest.raises(StorageError, match="rows|row_classes, row_starts: their sizes"):
+    with pytest.raises(StorageError, match=r"rows|row_classes, row_starts: their sizes"):
         BlockRows(count, LENGTHS, 1, tensors)
 
 
@@ -284,5 +284,5 @@ def test_breaks_that_no_table_has_are_refused(codec, packed, breaks):
 def test_blocks_that_are_missing_are_refused(codec, packed):
     tensors = dict(codec.row_tensors(codec.stored_rows(packed)))
     tensors["codes"] = tensors["codes"][:-1]
-    with pytest.raises(StorageError, match="^codes: "):
+    with pytest.raises(StorageError, match=r"^codes: "):
         codec.rows_of_tensors(tensors, ROWS).check()

@@ -121,7 +121,7 @@ def test_levels_beyond_all_tables_and_beyond_int8(rows_per_block, count):
 
 def test_vectors_of_large_levels_after_a_rotation():
     codec = transform_codec(9)
-    spec = replace(codec.spec, codebook_size=65_536, lengths=(200,) * 6, mean_length=1.0)
+    spec = replace(codec.spec, codebook_size=65_536, lengths=(136,) * 6, mean_length=1.0)
     codec = Transform(spec, codec.stored)
     vectors = (100 * np.random.default_rng(0).normal(size=(40, 9))).astype(np.float32)
     codes = codec.encode(vectors)

@@ -171,6 +171,9 @@ class Transform(Codec):
             )
         _ = self.tables, self.centroids  # which are checked, too
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"spec": self.spec, "stored": self.stored}  # the rest is made anew
+
     @cached_property
     def tables(self) -> LevelTables:
         """The tables of levels."""
@@ -483,7 +486,7 @@ class Transform(Codec):
         found = EncodedBlocks(
             count,
             np.zeros((blocks, width), dtype=np.int32),
-            named.reshape(blocks, -1),
+            named.reshape(blocks, spec.rows_per_block if spec.centroids else 0),
             np.zeros((blocks, 3), dtype=np.uint32),
             np.zeros((blocks, max(spec.lengths)), dtype=np.uint8),
         )
@@ -566,8 +569,8 @@ class Transform(Codec):
             joined[: len(rows)] = joined[: len(rows)] << others[rows, 2] | others[rows, 3]
         found = EncodedBlocks(
             count,
-            whole.reshape(blocks, -1),
-            named.reshape(blocks, -1),
+            whole.reshape(blocks, spec.rows_per_block * spec.embedding_dim),
+            named.reshape(blocks, spec.rows_per_block if spec.centroids else 0),
             np.stack([others[first, 1], np.minimum(known, MOST_SIDES).astype(np.uint32), joined], axis=1),
             np.zeros((blocks, max(spec.lengths)), dtype=np.uint8),
         )
