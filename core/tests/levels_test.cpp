@@ -113,6 +113,7 @@ Read read(const LevelCodec& codec, const std::vector<std::vector<std::uint8_t>>&
   found.damage =
       codec.read(begins, classes, levels.data(), found.numbers.data(), found.sides.data(), &large, &found.at);
   found.multiples.assign(levels.begin(), levels.end());
+  if (found.damage != Damage::none) return found;
   for (const LargeLevel& level : large) {
     const std::size_t place = level.block * codec.rows() * codec.width() + level.place;
     CHECK(place < found.multiples.size());

@@ -170,6 +170,19 @@ class Transform(Codec):
                 f"allows {self.spec.codebook_size // 2}"
             )
         _ = self.tables, self.centroids  # which are checked, too
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        """Refuse groups that do not cover the first coordinates quad by quad, or have a context that there is not."""
+        sizes, contexts = self.stored["group_sizes"].astype(np.int64), self.stored["group_contexts"]
+        if not np.isin(sizes, (1, 2, 4)).all():
+            raise OptionError("group_sizes: expected 1, 2 or 4")
+        if int(sizes.sum()) > self.spec.embedding_dim:
+            raise OptionError("group_sizes: they add up to more coordinates than there are")
+        if ((sizes.cumsum() - sizes) % 4 + sizes > 4).any():
+            raise OptionError("group_sizes: a group must lie in one quad of coordinates")
+        if int(contexts.max()) >= self.spec.contexts:
+            raise OptionError("group_contexts: there is no such context")
 
     def __getstate__(self) -> dict[str, Any]:
         return {"spec": self.spec, "stored": self.stored}  # the rest is made anew

@@ -138,7 +138,7 @@ class BlockRows:
             tensor, place = self._tensors.get(name, absent), 0
             if isinstance(tensor, StoredArray):
                 tensor, place, good = tensor.in_place()
-            arrays.append(np.ascontiguousarray(tensor).reshape(-1))
+            arrays.append(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8))
             places.append(place)
         breaks = np.array(self._tensors.get("row_breaks", _NO_BREAKS), dtype=np.uint64).reshape(-1, 2)
         if self.rows_per_block > 1 and not len(breaks):
