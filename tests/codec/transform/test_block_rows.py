@@ -11,8 +11,10 @@ from sample_tables import coded_table, codes_of, transform_codec
 
 from kdcode import load, save
 from kdcode.codec.transform.rows import BlockRows, BlockWriter, index_bytes, index_layout
+from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import BlockChecks
+from kdcode.symbols import RowNumbers
 
 LENGTHS = (3, 0, 7, 1, 12)
 ROWS = 41
@@ -187,6 +189,22 @@ def test_only_the_blocks_that_are_read_are_checked(tmp_path, monkeypatch):
     assert len(checked) <= 4
     np.testing.assert_array_equal(loaded.packed[:], table.packed[:])
     assert len(set(checked)) == len(checked) > 4
+
+
+def test_the_rows_of_each_class():
+    rows = padded(500)
+    for number, found in enumerate(blocks_of(rows).of_each_class()):
+        own = rows[rows[:, 0] == number]
+        np.testing.assert_array_equal(found, own[:, : 1 + LENGTHS[number]])
+
+
+@pytest.mark.parametrize("kind", ["transform", "transform-plain", "transform-blocks", "transform-centroids-blocks"])
+def test_rows_with_the_same_code_are_counted(kind):
+    table = coded_table(kind, rows=60)
+    packed = table.packed[np.repeat(np.arange(60), [3] * 10 + [1] * 50)]
+    chosen = CodedTable(RowNumbers(80), packed, table.codec)
+    _, counts = np.unique(chosen.codes, axis=0, return_counts=True)
+    assert chosen.shared_codes == counts[counts > 1].sum() >= 30
 
 
 # Rows that share blocks
