@@ -20,8 +20,7 @@ using Matrix = Array<const Value, 2>;
 
 // Rows of blocks, with the arrays that they are in.
 struct HeldBlocks {
-  Vector<std::uint8_t> codes, classes, good;
-  Vector<std::uint64_t> starts;
+  Vector<std::uint8_t> codes, classes, starts, good;  // starts as bytes: they need not be aligned in a file
   std::vector<std::uint64_t> breaks;
   std::vector<std::uint32_t> lengths;
   std::unique_ptr<RowFinder> finder;
@@ -29,19 +28,19 @@ struct HeldBlocks {
 
 void make_blocks(HeldBlocks* self, const Vector<std::uint32_t>& lengths, std::size_t rows, std::size_t rows_per_block,
                  const Vector<std::uint8_t>& codes, const Vector<std::uint8_t>& classes,
-                 const Vector<std::uint64_t>& starts, const Matrix<std::uint64_t>& breaks,
+                 const Vector<std::uint8_t>& starts, const Matrix<std::uint64_t>& breaks,
                  const Vector<std::uint8_t>& good, const std::vector<std::size_t>& file_starts) {
   expect(breaks.size() == 0 || breaks.shape(1) == 2, "breaks are pairs of a row and its slot");
   expect(lengths.size() >= 1 && lengths.size() <= most_classes, "there are 1 to 256 classes of blocks");
   expect(file_starts.size() == 3, "codes, classes and starts each begin somewhere in the file");
-  new (self) HeldBlocks{codes, classes, good, starts, {}, {}, nullptr};
+  new (self) HeldBlocks{codes, classes, starts, good, {}, {}, nullptr};
   // Breaks and lengths are checked once, and so they are copied: nobody can change them afterwards.
   self->breaks.assign(breaks.data(), breaks.data() + breaks.size());
   self->lengths.assign(lengths.data(), lengths.data() + lengths.size());
   BlockRows held;
   held.codes = {codes.data(), codes.size(), file_starts[0]};
   held.classes = {classes.data(), classes.size(), file_starts[1]};
-  held.starts = {reinterpret_cast<const std::uint8_t*>(starts.data()), starts.size() * 8, file_starts[2]};
+  held.starts = {starts.data(), starts.size(), file_starts[2]};
   held.pieces = {good.size() == 0 ? nullptr : good.data(), good.size()};
   held.rows = rows, held.rows_per_block = rows_per_block, held.breaks = self->breaks;
   self->finder = std::make_unique<RowFinder>(held, self->lengths);

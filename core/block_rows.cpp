@@ -105,6 +105,7 @@ RowPlace RowFinder::find(std::int64_t row) const {
   if (!is_checked(rows_.classes, first, (whole + 1) * bits_, &found)) return found;
   std::uint64_t begin;
   std::memcpy(&begin, rows_.starts.bytes + start * sizeof begin, sizeof begin);
+  begin = std::min(begin, no_class);  // whatever is added, it stays beyond all bytes
   const std::uint8_t* classes = rows_.classes.bytes + first;
   std::size_t group = 0;
   if (bits_ == 4) {

@@ -147,8 +147,8 @@ void read_tail(const LevelTables& tables, std::uint32_t values, unsigned size, u
   }
 }
 
-// The same as int8. A larger multiple becomes the smallest one of the same quantizer, sign and parity, and what it
-// lacks is noted in `large`; `place` is that of the group in a block.
+// The same as int8. A larger multiple becomes the smallest one of the same quantizer, sign and parity, for the trellis,
+// and is noted in `large`; `place` is that of the group in a block.
 std::uint32_t read_escaped(const LevelTables& tables, std::uint32_t values, unsigned size, unsigned context,
                            const Order& order, Reader* reader, std::size_t block, std::uint32_t place,
                            std::vector<LargeLevel>* large) {
@@ -159,7 +159,7 @@ std::uint32_t read_escaped(const LevelTables& tables, std::uint32_t values, unsi
     std::int32_t multiple = multiples[i];
     if (std::abs(multiple) > largest_small) {
       multiple = multiple_of((parity_of(multiple) != 0 ? 1u : 3u) + (multiple < 0 ? 1u : 0u), multiple & 1);
-      large->push_back({block, place + order.at[i], multiples[i] - multiple});
+      large->push_back({block, place + order.at[i], multiples[i]});
     }
     tuple |= static_cast<std::uint32_t>(multiple & 255) << (8 * i);
   }
@@ -385,6 +385,10 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
     if (damage != Damage::none) return damage;
     start += some;
   }
+  std::sort(large->begin(), large->end(), [](const LargeLevel& one, const LargeLevel& other) {
+    return one.block != other.block ? one.block < other.block : one.place < other.place;
+  });
+  for (const LargeLevel& level : *large) levels[level.block * block_levels + level.place] = 0;
   return Damage::none;
 }
 

@@ -36,11 +36,11 @@ struct LevelShape {
   std::span<const std::uint16_t> centroid_frequencies;
 };
 
-// A multiple that is no int8: this is what is to be added to the level that stands in its place.
+// A multiple that is no int8, in whose place a zero stands.
 struct LargeLevel {
   std::size_t block;
   std::uint32_t place;  // in the levels of the block
-  std::int32_t rest;
+  std::int32_t multiple;
 };
 
 // The first coordinates of a block that are known to lie above (1) or below (0) their level, the first one highest.
@@ -72,8 +72,8 @@ class LevelCodec {
   std::size_t active() const { return plan_.dim; }  // coordinates that have levels; all others are zero
   float number_bits(std::size_t number) const;
 
-  // (n, rows · width) levels and (n, rows) centroids of n blocks of bytes. Multiples beyond int8 are added to `large`.
-  // `at` is the block that is damaged, if one is.
+  // (n, rows · width) levels and (n, rows) centroids of n blocks of bytes. Multiples beyond int8 become zeros, and are
+  // added to `large`, by block and place. `at` is the block that is damaged, if one is.
   Damage read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes, std::int8_t* levels,
               std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large, std::size_t* at) const;
 

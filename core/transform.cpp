@@ -221,7 +221,7 @@ std::size_t Transform::decode(const RowFinder& rows, std::span<const std::int64_
     for (const LargeLevel& level : chunk.large) {
       for (std::size_t i = 0; i < chunk.found; ++i) {
         if (chunk.wanted[i].block != level.block || level.place / width != chunk.wanted[i].place) continue;
-        add_level(level.place % width, static_cast<float>(level.rest) * expanded[i].step, expanded[i].vector);
+        add_level(level.place % width, static_cast<float>(level.multiple) * expanded[i].step, expanded[i].vector);
       }
     }
     done = end;
@@ -245,7 +245,7 @@ std::size_t Transform::read(const RowFinder& rows, std::span<const std::int64_t>
       const std::uint32_t rest[4] = {number, chunk.classes[block], own.count, own.above};
       std::copy_n(rest, 4, others + 4 * at);
       for (const LargeLevel& level : chunk.large) {
-        if (level.block == block && level.place / width == place) to[level.place % width] += level.rest;
+        if (level.block == block && level.place / width == place) to[level.place % width] = level.multiple;
       }
     }
     done = end;

@@ -165,8 +165,8 @@ def _compare(coded: kdcode.CodedTable, given: Floats, expected: Floats, what: st
     weights = {name: np.abs(np.asarray(array, dtype=np.float64)) for name, array in coded.codec.weights().items()}
     if coded.spec.kind == "transform":
         most = weights["mean"].max() + coded.embedding_dim * (np.abs(expected).max(initial=0) + weights["steps"].max())
-        if "centroid_scales" in weights:  # whose numbers have 8 bits at most
-            most += coded.embedding_dim * 128 * weights["centroid_scales"].max()
+        if "centroid_scales" in weights:  # whose numbers have 6 bits at most
+            most += coded.embedding_dim * 32 * weights["centroid_scales"].max()
     else:
         positions = weights["codebook"].max(axis=(1, 2)) if coded.spec.kind != "lstm" else np.ones(coded.code_length)
         most = positions.sum()

@@ -331,17 +331,8 @@ def _integers(random: Random, parts: Parts) -> None:
 
 
 INTEGERS = (
-    *(
-        "row_classes",
-        "row_starts",
-        "row_breaks",
-        "coordinate_contexts",
-        "class_contexts",
-        "magnitudes",
-        "frequencies",
-        "shifts",
-    ),
-    *("sides", "reflections", "centroids", "centroid_frequencies"),
+    *("row_classes", "row_starts", "row_breaks", "group_sizes", "group_contexts", "class_contexts", "magnitudes"),
+    *("weights", "sides", "reflections", "centroids", "centroid_frequencies"),
 )
 
 

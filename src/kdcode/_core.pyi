@@ -59,7 +59,7 @@ class Scores:
 class BlockRows:
     """Rows of entropy-coded blocks, in memory or in a mapped file."""
 
-    def __init__(self, lengths: numpy.typing.NDArray[numpy.uint32], rows: int, rows_per_block: int, codes: numpy.typing.NDArray[numpy.uint8], classes: numpy.typing.NDArray[numpy.uint8], starts: numpy.typing.NDArray[numpy.uint64], breaks: numpy.typing.NDArray[numpy.uint64], good: numpy.typing.NDArray[numpy.uint8], file_starts: Sequence[int]) -> None: ...
+    def __init__(self, lengths: numpy.typing.NDArray[numpy.uint32], rows: int, rows_per_block: int, codes: numpy.typing.NDArray[numpy.uint8], classes: numpy.typing.NDArray[numpy.uint8], starts: numpy.typing.NDArray[numpy.uint8], breaks: numpy.typing.NDArray[numpy.uint64], good: numpy.typing.NDArray[numpy.uint8], file_starts: Sequence[int]) -> None: ...
 
     def copy(self, numbers: numpy.typing.NDArray[numpy.int64], copies: numpy.typing.NDArray[numpy.uint8], done: int) -> tuple[int, int, int]:
         """

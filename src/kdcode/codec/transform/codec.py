@@ -170,6 +170,22 @@ class Transform(Codec):
                 f"allows {self.spec.codebook_size // 2}"
             )
         _ = self.tables, self.centroids  # which are checked, too
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        """Refuse groups that do not cover the first coordinates quad by quad, or have a context that there is not."""
+        sizes, contexts = self.stored["group_sizes"].astype(np.int64), self.stored["group_contexts"]
+        if not np.isin(sizes, (1, 2, 4)).all():
+            raise OptionError("group_sizes: expected 1, 2 or 4")
+        if int(sizes.sum()) > self.spec.embedding_dim:
+            raise OptionError("group_sizes: they add up to more coordinates than there are")
+        if ((sizes.cumsum() - sizes) % 4 + sizes > 4).any():
+            raise OptionError("group_sizes: a group must lie in one quad of coordinates")
+        if int(contexts.max()) >= self.spec.contexts:
+            raise OptionError("group_contexts: there is no such context")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"spec": self.spec, "stored": self.stored}  # the rest is made anew
 
     @cached_property
     def tables(self) -> LevelTables:
@@ -289,11 +305,23 @@ class Transform(Codec):
         self.block_rows(rows).check()
 
     def rows_of_equal_length(self, rows: PackedRows) -> Iterable[npt.NDArray[np.uint8]]:
-        """The bytes of all rows; of rows in blocks, their codes as bytes."""
-        if self.spec.rows_per_block == 1 or not len(rows):
+        """The rows of each class without the zeros after them; of rows that share blocks, 16 bytes for each code."""
+        held = self.block_rows(rows) if len(rows) else rows
+        if not isinstance(held, BlockRows):
             return [np.asarray(rows)]
-        codes = self.decoder(rows).codes(np.arange(len(rows)))
-        return [codes.view(np.uint8).reshape(len(codes), -1)]
+        if self.spec.rows_per_block > 1:
+            return [self._hashed(held)]
+        return held.of_each_class()
+
+    def _hashed(self, rows: BlockRows) -> npt.NDArray[np.uint8]:
+        """(N, 16) hashes of codes, which differ where codes do, but for chances below 2⁻⁹⁰."""
+        columns = len(self.spec.widths)
+        factors = np.random.default_rng(0).integers(0, 1 << 64, size=(columns, 2), dtype=np.uint64)
+        found, decoder, at_once = np.empty((len(rows), 2), dtype=np.uint64), self.decoder(rows), self._rows_at_once()
+        for start in range(0, len(rows), at_once):
+            numbers = np.arange(start, min(start + at_once, len(rows)))
+            found[numbers] = decoder.codes(numbers).astype(np.uint64) @ factors
+        return found.view(np.uint8)
 
     def row_tensors(self, rows: PackedRows) -> dict[str, ArrayInFile]:
         """What a file keeps of the rows of a table, by name."""
@@ -483,7 +511,7 @@ class Transform(Codec):
         found = EncodedBlocks(
             count,
             np.zeros((blocks, width), dtype=np.int32),
-            named.reshape(blocks, -1),
+            named.reshape(blocks, spec.rows_per_block if spec.centroids else 0),
             np.zeros((blocks, 3), dtype=np.uint32),
             np.zeros((blocks, max(spec.lengths)), dtype=np.uint8),
         )
@@ -566,8 +594,8 @@ class Transform(Codec):
             joined[: len(rows)] = joined[: len(rows)] << others[rows, 2] | others[rows, 3]
         found = EncodedBlocks(
             count,
-            whole.reshape(blocks, -1),
-            named.reshape(blocks, -1),
+            whole.reshape(blocks, spec.rows_per_block * spec.embedding_dim),
+            named.reshape(blocks, spec.rows_per_block if spec.centroids else 0),
             np.stack([others[first, 1], np.minimum(known, MOST_SIDES).astype(np.uint32), joined], axis=1),
             np.zeros((blocks, max(spec.lengths)), dtype=np.uint8),
         )

@@ -7,7 +7,7 @@ another; where they do not, as after the last row of a table that others were ap
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -114,6 +114,21 @@ class BlockRows:
         """Bytes of what tells where rows are."""
         return sum(int(tensor.nbytes) for name, tensor in self._tensors.items() if name != "codes")
 
+    def of_each_class(self) -> Iterator[Bytes]:
+        """The rows of each class in turn, without the zeros after them; rows must have blocks of their own."""
+        if len(self.lengths) == 1:
+            yield self[:]
+            return
+        packed = np.asarray(self._tensors["row_classes"])
+        classes = bitpack.unpack(packed, [packed.shape[1]] * _GROUP).reshape(-1)[: len(self)]
+        for own, length in enumerate(self.lengths):
+            numbers = np.flatnonzero(classes == own)
+            found = np.empty((len(numbers), 1 + length), dtype=np.uint8)
+            for start in range(0, len(numbers), _ROWS_AT_ONCE):
+                some = slice(start, start + _ROWS_AT_ONCE)
+                found[some] = self[numbers[some]][:, : 1 + length]
+            yield found
+
     def tensors(self) -> dict[str, ArrayInFile]:
         """What a file keeps of the rows, by name."""
         return self._tensors
@@ -138,7 +153,7 @@ class BlockRows:
             tensor, place = self._tensors.get(name, absent), 0
             if isinstance(tensor, StoredArray):
                 tensor, place, good = tensor.in_place()
-            arrays.append(np.ascontiguousarray(tensor).reshape(-1))
+            arrays.append(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8))
             places.append(place)
         breaks = np.array(self._tensors.get("row_breaks", _NO_BREAKS), dtype=np.uint64).reshape(-1, 2)
         if self.rows_per_block > 1 and not len(breaks):

@@ -257,9 +257,11 @@ class TransformSpec(CodecSpec):
         if self.reflections:  # as products in float64, and what is kept of them
             limit.check(f"reflections: a rotation of {dim} x {dim} numbers", 33 * dim * dim)
         centroids, levels = self.centroids, self.block_levels
-        limit.check(f"centroids: {centroids} x {dim} numbers as float32", 12 * centroids * dim)
-        limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 4 * self.classes * dim)
-        limit.check(f"rows_per_block: {levels} levels of a block", 64 * levels)
+        limit.check(f"centroids: {centroids} x {dim} numbers as float32", 28 * centroids * dim)
+        limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 20 * self.classes * dim)
+        limit.check(f"rows_per_block: {levels} levels of a block, of which 32 are read at a time", 96 * levels)
+        longest = max(self.lengths)
+        limit.check(f"lengths: {longest} bytes of a block, of which 32 are read at a time", 40 * longest)
         costs = 2 * self.contexts * (self.codebook_size // 2 + 1)
         limit.check(f"codebook_size: the bits of {costs} levels, for encoding,", 4 * costs)
         limit.check(f"num_embeddings: the lengths of {num_embeddings} vectors, for neighbours,", 8 * num_embeddings)
