@@ -57,6 +57,7 @@ class HeldTransform {
  public:
   explicit HeldTransform(std::unique_ptr<Transform> codec) : codec_(std::move(codec)) {}
   const Transform& codec() const { return *codec_; }
+  void prepare(std::span<const float> rotation) { codec_->prepare(rotation); }
   std::shared_ptr<const LevelCosts> costs(std::uint32_t largest) {
     const std::lock_guard lock(mutex_);
     if (!costs_ || largest_ != largest) costs_ = std::make_shared<const LevelCosts>(codec_->levels(), largest);
@@ -77,8 +78,7 @@ void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_b
                     const Vector<std::int8_t>& class_contexts, const Vector<std::uint16_t>& magnitudes,
                     const Vector<std::uint8_t>& weights, const Vector<std::uint16_t>& centroid_frequencies,
                     const Vector<float>& mean, const Vector<float>& steps, const Vector<float>& sides,
-                    const Matrix<std::int8_t>& matrix, const Vector<float>& matrix_scales,
-                    const Matrix<float>& rotation, const Matrix<float>& centroids, float unit) {
+                    const Matrix<std::int8_t>& matrix, const Vector<float>& matrix_scales, const Matrix<float>& centroids, float unit) {
   LevelShape levels;
   levels.dim = dim, levels.rows = rows_per_block, levels.states = states, levels.has_signs = signs,
   levels.values = values;
@@ -88,7 +88,7 @@ void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_b
   levels.centroid_frequencies = centroid_frequencies.span();
   TransformShape shape;
   shape.mean = mean.span(), shape.steps = steps.span(), shape.sides = sides.span();
-  shape.matrix = matrix.span(), shape.matrix_scales = matrix_scales.span(), shape.rotation = rotation.span();
+  shape.matrix = matrix.span(), shape.matrix_scales = matrix_scales.span(),
   shape.centroids = centroids.span(), shape.unit = unit;
   const char* reason = nullptr;
   auto made = Transform::make(levels, shape, &reason);
@@ -221,6 +221,7 @@ void bind_compose(const HeldTransform& held, const Matrix<std::int32_t>& multipl
 
 void bind_coordinates(const HeldTransform& held, const Matrix<float>& vectors, const Array<float, 2>& coordinates) {
   const Transform& codec = held.codec();
+  expect(codec.is_prepared(), "a codec with a rotation is prepared first");
   expect_shape(vectors, "the vectors", {vectors.shape(0), codec.dim()});
   expect_shape(coordinates, "the coordinates", {vectors.shape(0), codec.dim()});
   const ReleaseGil released(vectors.size());
@@ -344,13 +345,16 @@ void bind_transform(nb::module_& module) {
       .def("__init__", make_transform, nb::arg("dim"), nb::arg("rows_per_block"), nb::arg("states"), nb::arg("signs"),
            nb::arg("values"), nb::arg("group_sizes"), nb::arg("group_contexts"), nb::arg("lengths"),
            nb::arg("class_contexts"), nb::arg("magnitudes"), nb::arg("weights"), nb::arg("centroid_frequencies"),
-           nb::arg("mean"), nb::arg("steps"), nb::arg("sides"), nb::arg("matrix"), nb::arg("matrix_scales"),
-           nb::arg("rotation"), nb::arg("centroids"), nb::arg("unit"))
+           nb::arg("mean"), nb::arg("steps"), nb::arg("sides"), nb::arg("matrix"), nb::arg("matrix_scales"), nb::arg("centroids"), nb::arg("unit"))
       .def("decode", bind_decode, nb::arg("rows"), nb::arg("numbers"), nb::arg("vectors"), nb::arg("done"),
            nb::arg("zero_row"),
            "Write the vectors of rows. How many are done, and which bytes of the file have to be checked first.")
       .def("read", bind_read, nb::arg("rows"), nb::arg("numbers"), nb::arg("multiples"), nb::arg("others"),
            nb::arg("done"), "Write the codes of rows: multiples, and centroid, class, number of sides, sides.")
+      .def(
+          "prepare",
+          [](HeldTransform& self, const Matrix<float>& rotation) { self.prepare(rotation.span()); }, nb::arg("rotation"),
+          "Take the rotation as it was before it was rounded, which `coordinates` needs.")
       .def("compose", bind_compose, nb::arg("multiples"), nb::arg("others"), nb::arg("vectors"),
            "Write the vectors of codes.")
       .def("coordinates", bind_coordinates, nb::arg("vectors"), nb::arg("coordinates"),

@@ -35,7 +35,7 @@ std::unique_ptr<Transform> Transform::make(const LevelShape& levels, const Trans
   const bool rotates = !shape.matrix.empty();
   const std::size_t entries = rotates ? dim * dim : 0;
   if (rotates && dim > widest_rotation) return refuse("reflections: a rotation has at most 16,384 dimensions");
-  if (shape.matrix.size() != entries || shape.rotation.size() != entries ||
+  if (shape.matrix.size() != entries ||
       shape.matrix_scales.size() != (rotates ? dim : 0)) {
     return refuse("rotation: expected (d, d) numbers and d scales");
   }
@@ -52,21 +52,32 @@ std::unique_ptr<Transform> Transform::make(const LevelShape& levels, const Trans
 void Transform::set_rotation(const TransformShape& shape) {
   if (shape.matrix.empty()) return;
   const std::size_t d = dim(), whole = in_sixteens(d), quads = levels_->width() / 4;
-  rotation_.assign(shape.rotation.begin(), shape.rotation.end());
+  numbers_.assign(shape.matrix.begin(), shape.matrix.end());
   scales_.assign(whole, 0);
   std::copy(shape.matrix_scales.begin(), shape.matrix_scales.end(), scales_.begin());
-  back_.assign(d * d, 0);
   matrix_.assign(whole * quads * 4, 0);
   columns_.assign(most_sides * whole, 0);
   for (std::size_t row = 0; row < d; ++row) {
-    for (std::size_t column = 0; column < d; ++column) {
-      const std::int8_t number = shape.matrix[row * d + column];
-      back_[column * d + row] = static_cast<float>(number) * scales_[row];
-      if (column < most_sides) columns_[column * whole + row] = back_[column * d + row];
-      if (column < 4 * quads) matrix_[((row / 16 * quads + column / 4) * 16 + row % 16) * 4 + column % 4] = number;
+    for (std::size_t column = 0; column < std::min(d, 4 * quads); ++column) {
+      matrix_[((row / 16 * quads + column / 4) * 16 + row % 16) * 4 + column % 4] = numbers_[row * d + column];
+    }
+    for (std::size_t column = 0; column < std::min<std::size_t>(d, most_sides); ++column) {
+      columns_[column * whole + row] = static_cast<float>(numbers_[row * d + column]) * scales_[row];
     }
   }
   expand_ = {matrix_.data(), scales_.data(), columns_.data(), quads, d};
+}
+
+void Transform::prepare(std::span<const float> rotation) {
+  const std::size_t d = dim();
+  if (numbers_.empty() || rotation.size() != d * d) return;
+  rotation_.assign(rotation.begin(), rotation.end());
+  back_.resize(d * d);
+  for (std::size_t row = 0; row < d; ++row) {
+    for (std::size_t column = 0; column < d; ++column) {
+      back_[column * d + row] = static_cast<float>(numbers_[row * d + column]) * scales_[row];
+    }
+  }
 }
 
 void Transform::set_centroids() {
@@ -92,11 +103,12 @@ const float* Transform::base_of(std::size_t number) const {
   const std::size_t d = dim();
   auto made = std::make_unique<float[]>(d);
   const float* own = centroids_.data() + number * d;
-  if (rotation_.empty()) {
-    for (std::size_t k = 0; k < d; ++k) made[k] = own[k] * unit_ + mean_[k];
-  } else {
-    KDCODE_CHOSEN(product_kernels).multiply(own, 1, d, back_.data(), d, made.get());
-    for (std::size_t k = 0; k < d; ++k) made[k] = made[k] * unit_ + mean_[k];
+  for (std::size_t k = 0; k < d; ++k) {
+    double sum = numbers_.empty() ? own[k] : 0;
+    for (std::size_t i = 0; i < d && !numbers_.empty(); ++i) {
+      sum += static_cast<double>(own[i]) * numbers_[k * d + i] * scales_[k];
+    }
+    made[k] = static_cast<float>(sum * unit_ + mean_[k]);
   }
   const std::lock_guard lock(mutex_);
   if (const float* known = bases_[number].load(std::memory_order_acquire)) return known;
@@ -116,7 +128,7 @@ ExpandedRow Transform::row_of(const std::int8_t* levels, Sides sides, unsigned o
 }
 
 void Transform::finish(std::span<const ExpandedRow> rows) const {
-  if (!rotation_.empty()) {
+  if (!numbers_.empty()) {
     KDCODE_CHOSEN(product_kernels).expand(&expand_, rows.data(), rows.size());
     return;
   }
@@ -130,12 +142,13 @@ void Transform::finish(std::span<const ExpandedRow> rows) const {
 
 // Adds what a level lacks that is no int8.
 void Transform::add_level(std::size_t coordinate, float more, float* vector) const {
-  if (rotation_.empty()) {
+  if (numbers_.empty()) {
     vector[coordinate] += more;
     return;
   }
-  const float* column = back_.data() + coordinate * dim();
-  for (std::size_t i = 0; i < dim(); ++i) vector[i] += column[i] * more;
+  for (std::size_t i = 0; i < dim(); ++i) {
+    vector[i] += static_cast<float>(numbers_[i * dim() + coordinate]) * scales_[i] * more;
+  }
 }
 
 // The sides that are of the row at a place of a block.

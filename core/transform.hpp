@@ -22,7 +22,6 @@ struct TransformShape {
   std::span<const float> sides;          // (at most 12) how far from their level the first coordinates lie, in steps
   std::span<const std::int8_t> matrix;   // (d, d) of the rotation, row by row; empty: none
   std::span<const float> matrix_scales;  // (d) of its rows
-  std::span<const float> rotation;       // (d, d) the same as it was before it was rounded, for writers
   std::span<const float> centroids;      // (P, d) in rotated coordinates, in units
   float unit = 1;                        // the step of rows that count as usual; coordinates are multiples of it
 };
@@ -40,6 +39,10 @@ struct DecodeTrouble {
 class Transform {
  public:
   static std::unique_ptr<Transform> make(const LevelShape& levels, const TransformShape& shape, const char** why);
+
+  // The (d, d) rotation as it was before it was rounded, which `coordinates` needs; not while that runs.
+  void prepare(std::span<const float> rotation);
+  bool is_prepared() const { return numbers_.empty() || !rotation_.empty(); }
 
   const LevelCodec& levels() const { return *levels_; }
   std::size_t dim() const { return levels_->dim(); }
@@ -79,7 +82,9 @@ class Transform {
   std::unique_ptr<LevelCodec> levels_;
   float unit_ = 1;
   std::vector<float> mean_, steps_, sides_;
-  std::vector<float> scales_, columns_, rotation_, back_;  // of the matrix; what writers and the rest need of it
+  std::vector<float> scales_, columns_;  // of the matrix
+  std::vector<float> rotation_, back_;   // what writers need
+  std::vector<std::int8_t> numbers_;     // the matrix, row by row
   std::vector<float> centroids_, by_coordinate_, own_;     // in units; and -2 times them, transposed; and their squares
   std::vector<std::int8_t> matrix_;                        // as ExpandMatrix has it
   ExpandMatrix expand_{};

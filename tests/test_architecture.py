@@ -51,7 +51,7 @@ SERVING = {name for name, layer in LAYER_OF.items() if layer <= LAYER_OF["storag
 }
 """What needs numpy alone. Formats need more, each its own, when a file is read."""
 
-MAX_FILE_LINES = 350
+MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_ARGUMENTS = 7
 MORE_ARGUMENTS = {

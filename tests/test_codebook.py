@@ -164,7 +164,7 @@ def test_rows_without_codes_are_refused(path):
     refused(parts.write(path), "codes: missing")
 
 
-@pytest.mark.parametrize("kept", ["blocks", "ends", "heads", "order"])
+@pytest.mark.parametrize("kept", ["blocks", "starts", "strings", "order"])
 def test_symbols_of_no_rows_are_refused(path, kept):
     save(coded_table(symbols=words(5)), path)
     parts = Parts.of(path)

@@ -36,11 +36,11 @@ def test_looking_up_by_hand(coded):
 def test_transform_tables_say_what_they_are_in_words():
     rotated, plain = coded_table("transform", rows=20), coded_table("transform-plain", rows=20)
     centred = coded_table("transform-centroids-blocks", rows=20)
-    shape = "5.0 bytes per row on average, 6 lengths, rotation of 3 reflections, 8 states"
+    shape = "5.0 bytes per row on average, 6 lengths, rotation of 3 reflections, 64 states"
     assert repr(rotated) == f"<CodedTable: 20 symbols, 7 dimensions, transform, {shape}>"
-    shape = "13.3 bytes per block of 3 rows on average, 6 lengths, rotation of 3 reflections, 5 centroids, 8 states"
+    shape = "13.3 bytes per block of 3 rows on average, 6 lengths, rotation of 3 reflections, 5 centroids, 64 states"
     assert repr(centred) == f"<CodedTable: 20 symbols, 7 dimensions, transform, {shape}>"
-    shape = "9 bytes per row, no rotation, 4 states"
+    shape = "9 bytes per row, no rotation, 32 states"
     assert repr(plain.codebook()) == f"<CodedTable: a codebook without rows, 7 dimensions, transform, {shape}>"
 
 
@@ -96,7 +96,7 @@ def test_composing_what_was_encoded_gives_vectors_of_the_right_length(kind, dtyp
         table = CodedTable(table.symbols, table.packed, codec)
     vectors = coded_table(kind, dtype, rows=40, length=5, size=8).decode(np.arange(40))
     codes = table.encode(vectors)
-    columns = 7 + 2 + ("blocks" in kind) + ("centroids" in kind) if kind in TRANSFORM_NAMES else 5 + scaled
+    columns = 7 + 2 + ("centroids" in kind) if kind in TRANSFORM_NAMES else 5 + scaled
     assert codes.shape == (40, columns)
     assert table.encode(vectors[0]).shape == (columns,)
     lengths, found = np.linalg.norm(vectors, axis=1), np.linalg.norm(table.compose(codes), axis=1)

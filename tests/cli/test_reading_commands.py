@@ -285,11 +285,11 @@ def test_info_says_what_transform_codes_are(run, transform_file):
     if "plain" not in transform_file.stem:
         each = f"{coded.packed.nbytes * together / 300:.1f} bytes on average, 6 lengths from {few} to {most}"
         assert f"code         a level for each dimension, {each}{blocks}" in lines
-        assert "composition  transform, rotation of 3 reflections, 6 bits a number, 8 states" in lines
+        assert "composition  transform, rotation of 3 reflections, 64 states" in lines
     else:
         assert f"code         a level for each dimension, {most} bytes{blocks}" in lines
-        assert "composition  transform, no rotation, 4 states" in lines
-    assert ("centroids    5, 5 bits a number" in lines) == ("centroids" in transform_file.stem)
+        assert "composition  transform, no rotation, 32 states" in lines
+    assert ("centroids    5, 6 bits a number" in lines) == ("centroids" in transform_file.stem)
     assert not any("codebook" in line or "K=" in line for line in lines)
     facts = json.loads(run("info", transform_file, "--json").stdout)
     assert facts["sizes"] == coded.sizes.as_dict()
@@ -303,7 +303,7 @@ def test_transform_codes_are_shown_as_levels(run, transform_file):
     word = words(300)[0]
     *values, row_class, sides = coded.code_of(word)
     levels = [(value + 1) // 2 if value % 2 else -(value // 2) for value in values[:7]]
-    block = f" of {coded.spec.rows_per_block} rows, state {values[-1]}" if "blocks" in transform_file.stem else ""
+    block = f" of {coded.spec.rows_per_block} rows" if "blocks" in transform_file.stem else ""
     beginning = f"from centroid {values[7]}: " if coded.spec.centroids else ""
     shown = f"{beginning}{' '.join(map(str, levels))} ({coded.spec.lengths[row_class]} bytes{block}, sides "
     found = run("get", transform_file, word, "--codes").stdout

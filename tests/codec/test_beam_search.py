@@ -9,7 +9,6 @@ from sample_tables import CODEWORD_NAMES, NAMES, codec_of, codec_with, coded_tab
 
 from kdcode.codec import CodecSpec, block_sum, codec_from_tensors, lstm, make_codec
 from kdcode.codec.beam_search import encode_sums, smallest_costs
-from kdcode.codec.transform import row_search
 
 PLAIN = [name for name in CODEWORD_NAMES if "scaled" not in name]
 
@@ -117,7 +116,7 @@ def test_chunks_do_not_change_the_codes(kind, monkeypatch):
     whole = codec.encode(vectors)
     monkeypatch.setattr(block_sum, "_CHUNK_FLOATS", 1000)
     monkeypatch.setattr(lstm, "_CHUNK_FLOATS", 1000)
-    monkeypatch.setattr(row_search, "_NUMBERS_AT_ONCE", 100)
+    monkeypatch.setattr("kdcode.codec.transform.codec.WORK_A_CALL", 1000)
     np.testing.assert_array_equal(codec.encode(vectors), whole)
 
 

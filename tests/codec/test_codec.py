@@ -209,7 +209,7 @@ def test_a_packed_code_beyond_k_is_refused():
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
 def test_codes_have_the_columns_that_decoding_takes(kind, dtype):
     coded = coded_table(kind, dtype, rows=20)
-    columns = 7 + 2 + ("blocks" in kind) + ("centroids" in kind) if kind in TRANSFORM_NAMES else 4 + ("scaled" in kind)
+    columns = 7 + 2 + ("centroids" in kind) if kind in TRANSFORM_NAMES else 4 + ("scaled" in kind)
     vectors = coded.decode(np.arange(20))
     batch = coded.codec.encode(vectors)
     assert batch.shape == (20, columns)

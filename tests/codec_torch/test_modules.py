@@ -185,7 +185,7 @@ def test_a_transform_codec_is_no_module_to_be_trained(kind):
     assert not list(module.parameters())
     with pytest.raises(OptionError, match="has nothing that is trained"):
         module.to_codec()
-    expected = {"mean", "steps", "contexts", "shifts", "sides", "rotation"}
+    expected = {"mean", "steps", "sides", "rotation"}
     assert set(module.state_dict()) == expected | ({"centroids"} if "centroids" in kind else set())
 
 
@@ -203,6 +203,6 @@ def test_a_stored_codec_notices_tensors_that_change():
 
 def test_printing_tells_the_shape():
     spec = codec_of("transform-plain").spec
-    assert "transform, 9 bytes per row, no rotation, 4 states, embedding_dim=7" in repr(make_module(spec))
+    assert "transform, 9 bytes per row, no rotation, 32 states, embedding_dim=7" in repr(make_module(spec))
     spec = CodecSpec.named("product", 6, 4, 3)
     assert "product, codebook_size=4, code_length=3, codeword_dim=2, embedding_dim=6" in repr(make_module(spec))

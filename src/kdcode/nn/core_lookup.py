@@ -19,7 +19,7 @@ from kdcode.codec_torch import StoredCodec
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.errors import RowError
-from kdcode.nn.layer_content import ROW_BUFFERS, buffer_of
+from kdcode.nn.layer_content import buffer_of
 
 if TYPE_CHECKING:
     from kdcode.nn.coded_layer import CodedLayer
@@ -92,7 +92,8 @@ class CoreLookup:
 def tensors_of(layer: CodedLayer, codec: Any) -> list[Tensor | None]:  # noqa: ANN401 - a module
     """All that vectors are made from: codes and weights, and what else belongs to them."""
     buffers = layer._buffers
-    return [*(buffers[name] for name in ROW_BUFFERS), *codec._parameters.values(), *codec._buffers.values()]
+    rows = buffers["code_rows"], buffers["row_classes"], buffers["row_starts"], buffers["row_breaks"]
+    return [*rows, *codec._parameters.values(), *codec._buffers.values()]
 
 
 def places_of(layer: CodedLayer) -> tuple[Tensor, ...]:

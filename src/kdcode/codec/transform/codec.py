@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -15,7 +15,10 @@ from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
 from kdcode.codec.codec import CodeArray, Codec, Search
 from kdcode.codec.row_writing import RowWriter, written
 from kdcode.codec.spec import TRANSFORM
+from kdcode.codec.transform.blocks import EncodedBlocks, block_means, row_numbers
 from kdcode.codec.transform.centroids import Centroids
+from kdcode.codec.transform.codes import check_codes, code_dtype, codes_of, multiples_of
+from kdcode.codec.transform.decoder import WORK_A_CALL, TransformRowDecoder
 from kdcode.codec.transform.level_tables import LevelTables
 from kdcode.codec.transform.rotation import product, reflection_vectors, rounded_matrix
 from kdcode.codec.transform.rows import BlockRows, BlockWriter
@@ -24,116 +27,14 @@ from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import ArrayInFile, PackedRows
 
 _ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 1 << 12, 1 << 20
-_WORK_A_CALL = 1 << 22
-"""Numbers that one call of the core encodes or decodes: below 0.1 s."""
 _MOST_TRADE = 1e6
 """The largest λ, in squared steps for each bit: rows are all zero long before."""
 _WEIGHTS = (1 / 4, 4.0)
 """Weights beyond which the error of a row counts no less or more: a step allows no more than that."""
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_SHOWN = 16
+"""Numbers of a code that an error shows."""
 _NOTHING_FITS = (1 << 32) - 1
-
-Values = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedBlocks:
-    """Blocks of rows as the core encodes them.
-
-    Args:
-        rows: how many of their rows there are; the last block may have fewer than the others.
-        multiples: (m, rows of a block · d) int32.
-        numbers: (m, rows of a block) uint16 of centroids; (m, 0) where there are none.
-        others: (m, 3) uint32, the class, the number of sides, and the sides.
-        packed: (m, bytes of the longest block).
-    """
-
-    rows: int
-    multiples: npt.NDArray[np.int32]
-    numbers: npt.NDArray[np.uint16]
-    others: npt.NDArray[np.uint32]
-    packed: npt.NDArray[np.uint8]
-
-    @property
-    def classes(self) -> npt.NDArray[np.int64]:
-        """(m,) the classes of the blocks."""
-        return self.others[:, 0].astype(np.int64)
-
-    @classmethod
-    def joined(cls, parts: Sequence[EncodedBlocks]) -> EncodedBlocks:
-        """Parts one after another; all but the last have whole blocks."""
-        names = ("multiples", "numbers", "others", "packed")
-        arrays = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
-        return cls(sum(part.rows for part in parts), *arrays)
-
-    def replace(self, blocks: IntArray, other: EncodedBlocks) -> None:
-        """Take some blocks from others, as many as there are numbers of them."""
-        for name in ("multiples", "numbers", "others", "packed"):
-            getattr(self, name)[blocks] = getattr(other, name)[: len(blocks)]
-
-
-class TransformRowDecoder:
-    """Decodes rows of a table of transform codes.
-
-    Args:
-        codec: their codec.
-        rows: packed rows of any form.
-    """
-
-    def __init__(self, codec: Transform, rows: PackedRows) -> None:
-        self._codec, self._core = codec, codec.core
-        self._rows = codec.block_rows(rows)
-        self._at_once = max(1, _WORK_A_CALL // codec.spec.embedding_dim)
-
-    def decode(self, rows: IntArray) -> FloatArray:
-        """(n, d) vectors of (n,) rows.
-
-        Raises:
-            RowError: a row lies outside the table.
-            StorageError: bytes that stand for no code, a vector that float32 cannot hold, or a damaged file.
-        """
-        vectors = np.empty((len(rows), self._codec.spec.embedding_dim), dtype=np.float32)
-        self.decode_into(np.ascontiguousarray(rows, dtype=np.int64), vectors)
-        return vectors
-
-    def decode_into(
-        self, rows: npt.NDArray[np.int64], vectors: FloatArray, zero_row: int = -1, finite: bool = True
-    ) -> None:
-        """Write the (n, d) vectors of (n,) rows; both arrays are contiguous. As `CodewordRows.decode_into`."""
-        held = self._rows
-        if len(rows) > self._at_once:
-            for start in range(0, len(rows), self._at_once):
-                some = slice(start, start + self._at_once)
-                self.decode_into(rows[some], vectors[some], zero_row, finite)
-            return
-        held.notice_changes()
-        done = 0
-        while done < len(rows):
-            done, begin, length = self._core.decode(held.core, rows, vectors, done, zero_row)
-            if length:
-                held.check_bytes(begin, length)
-        if finite and self._codec.may_overflow:
-            _refuse_infinite(vectors)
-
-    def decode_ids(self, ids: Any, vectors: FloatArray, zero_row: int) -> bool:  # noqa: ANN401 - torch is not imported
-        """Write the vectors of a contiguous tensor of ids, infinite where float32 ends; true, since all are done."""
-        self.decode_into(ids.numpy().reshape(-1), vectors, zero_row, False)
-        return True
-
-    def codes(self, rows: IntArray) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """(n, columns) codes of (n,) rows."""
-        held, wanted = self._rows, np.ascontiguousarray(rows, dtype=np.int64)
-        held.notice_changes()
-        multiples = np.empty((len(wanted), self._codec.spec.embedding_dim), dtype=np.int32)
-        others = np.empty((len(wanted), 4), dtype=np.uint32)
-        for start in range(0, len(wanted), self._at_once):
-            some = slice(start, start + self._at_once)
-            done = 0
-            while done < len(wanted[some]):
-                done, begin, length = self._core.read(held.core, wanted[some], multiples[some], others[some], done)
-                if length:
-                    held.check_bytes(begin, length)
-        return self._codec.codes_of(multiples, others)
 
 
 class Transform(Codec):
@@ -200,19 +101,21 @@ class Transform(Codec):
         packed, scales = self.stored["centroids"], self.stored["centroid_scales"]
         return Centroids(packed, scales, self.stored["centroid_frequencies"], self.spec.centroid_bits)
 
-    @cached_property
-    def rotation(self) -> DoubleArray | None:
-        """The (d, d) matrix R that vectors are multiplied by to be encoded; None for the identity."""
-        spec = self.spec
-        if not spec.reflections:
-            return None
+    def _reflections(self) -> DoubleArray:
         packed, scales = self.stored["reflections"], self.stored["reflection_scale"]
-        return np.asarray(product(reflection_vectors(packed, scales, spec.embedding_dim)))
+        return reflection_vectors(packed, scales, self.spec.embedding_dim)
 
     @cached_property
     def matrix(self) -> tuple[npt.NDArray[np.int8], FloatArray] | None:
         """The (d, d) int8 numbers and (d,) scales that coordinates are multiplied by to be vectors."""
-        return None if self.rotation is None else rounded_matrix(self.rotation)
+        return rounded_matrix(self._reflections()) if self.spec.reflections else None
+
+    @cached_property
+    def _encoder(self) -> _core.Transform:
+        """The codec of the core with the rotation as it was before it was rounded."""
+        if self.spec.reflections:
+            self.core.prepare(product(self._reflections(), np.float32))
+        return self.core
 
     @cached_property
     def side_of(self) -> FloatArray:
@@ -234,7 +137,6 @@ class Transform(Codec):
         """The codec of the core."""
         spec, stored = self.spec, self.stored
         matrix, scales = (np.empty((0, 0), np.int8), np.empty(0, np.float32)) if self.matrix is None else self.matrix
-        rotation = np.empty((0, 0), np.float32) if self.rotation is None else self.rotation.astype(np.float32)
         centroids, frequencies = np.empty((0, spec.embedding_dim), np.float32), np.empty(0, np.uint16)
         if self.centroids is not None:
             centroids = (self.centroids.vectors.astype(np.float64) / self.nominal_step).astype(np.float32)
@@ -257,7 +159,6 @@ class Transform(Codec):
             self.side_of,
             matrix,
             scales,
-            np.ascontiguousarray(rotation),
             np.ascontiguousarray(centroids),
             self.nominal_step,
         )
@@ -348,7 +249,7 @@ class Transform(Codec):
             StorageError: bytes that stand for no code.
         """
         if not len(packed):
-            return np.empty((0, len(self.spec.widths)), dtype=self._code_dtype)
+            return np.empty((0, len(self.spec.widths)), dtype=code_dtype(self.spec))
         return self.decoder(packed).codes(np.arange(len(packed)))
 
     def pack(self, codes: IntArray) -> npt.NDArray[np.uint8]:
@@ -374,61 +275,9 @@ class Transform(Codec):
         number, place = np.divmod(np.arange(encoded.rows), spec.rows_per_block)
         return np.column_stack([place.astype(np.uint8), blocks[number]])
 
-    # Codes.
-
-    @property
-    def _code_dtype(self) -> npt.DTypeLike:
-        return bitpack.value_dtype(max(self.spec.widths))
-
-    def codes_of(
-        self, multiples: npt.NDArray[np.int32], others: npt.NDArray[np.uint32]
-    ) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """(n, columns) codes of (n, d) multiples, and (n, 4) centroids, classes, numbers of sides and sides.
-
-        Raises:
-            StorageError: a multiple that is not below K.
-        """
-        dim = self.spec.embedding_dim
-        codes = np.empty((len(multiples), len(self.spec.widths)), dtype=self._code_dtype)
-        values = 2 * np.abs(multiples.astype(np.int64)) - (multiples > 0)
-        if int(values.max(initial=0)) >= self.spec.codebook_size:
-            raise StorageError(f"codes: found a code value that is not below K={self.spec.codebook_size}")
-        codes[:, :dim] = values
-        if self.spec.centroids:
-            codes[:, dim] = others[:, 0]
-        codes[:, -2] = others[:, 1]
-        codes[:, -1] = (1 << others[:, 2].astype(np.int64)) | others[:, 3]
-        return codes
-
-    def multiples_of(self, codes: IntArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-        """The multiples and other numbers of (n, columns) codes; undoes `codes_of`."""
-        whole, dim = np.asarray(codes, dtype=np.int64), self.spec.embedding_dim
-        multiples = signed(whole[:, :dim]).astype(np.int32)
-        others = np.zeros((len(whole), 4), dtype=np.uint32)
-        if self.spec.centroids:
-            others[:, 0] = whole[:, dim]
-        others[:, 1] = whole[:, -2]
-        count = np.frexp(whole[:, -1].astype(np.float64))[1] - 1
-        others[:, 2], others[:, 3] = count, whole[:, -1] - (1 << count)
-        return multiples, others
-
     def check_codes(self, codes: IntArray) -> None:
         """Refuse what is no (n, columns) array of codes in range."""
-        ends = self.spec.column_ends
-        if codes.ndim != 2 or codes.shape[1] != len(ends) or codes.dtype.kind not in "iu":
-            raise OptionError(f"codes: expected integers of shape (rows, {len(ends)}), got {codes.dtype} {codes.shape}")
-        if not len(codes):
-            return
-        low, high = codes.min(axis=0), codes.max(axis=0)
-        least = np.zeros(len(ends), dtype=np.int64)
-        least[-1] = 1
-        wrong = np.flatnonzero((low < least) | (high >= np.array(ends)))
-        if len(wrong):
-            at = wrong[0]
-            raise OptionError(f"codes: expected values in [{least[at]}, {ends[at]}), got {low[at]} to {high[at]}")
-        values = codes[:, : self.spec.embedding_dim]
-        if not self.spec.signs and ((values > 0) & (values % 2 == 0)).any():
-            raise OptionError("codes: found a negative level, in a codec that has none (signs=False)")
+        check_codes(self.spec, codes)
 
     def decode(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes to (n, d) vectors.
@@ -438,12 +287,52 @@ class Transform(Codec):
         """
         vectors = self.compose(codes)
         if self.may_overflow:
-            _refuse_infinite(vectors)
+            self.mend(vectors, lambda wrong: codes[wrong])
         return vectors
+
+    def mend(self, vectors: FloatArray, codes_at: Callable[[IntArray], IntArray], *, finite: bool = True) -> None:
+        """Compute again in float64 what left float32 on the way to (n, d) vectors.
+
+        Args:
+            vectors: changed in place.
+            codes_at: gives the codes of rows of `vectors` by their numbers.
+            finite: whether vectors that float32 cannot hold are refused; else they stay infinite.
+
+        Raises:
+            StorageError: float32 cannot hold a vector.
+        """
+        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if not len(wrong):
+            return
+        codes = codes_at(wrong)
+        exact = self._in_float64(codes)
+        beyond = ~(np.abs(exact) <= _FLOAT32_MAX).all(axis=1)
+        if finite and beyond.any():
+            code = codes[int(beyond.argmax())]
+            text = "-".join(str(int(value)) for value in code[:_SHOWN]) + ("-…" if len(code) > _SHOWN else "")
+            raise StorageError(f"codes: the vector of code {text} has a number beyond float32, {_FLOAT32_MAX:.4g}")
+        with np.errstate(over="ignore"):
+            vectors[wrong] = exact.astype(np.float32)
+
+    def _in_float64(self, codes: IntArray) -> DoubleArray:
+        """(n, columns) codes to (n, d) vectors in float64."""
+        multiples, others = multiples_of(self.spec, codes)
+        found = multiples.astype(np.float64)
+        places = np.arange(self.spec.most_sides)
+        after = others[:, 2:3].astype(np.int64) - 1 - places
+        above = others[:, 3:].astype(np.int64) >> np.maximum(after, 0) & 1
+        found[:, : len(places)] += np.where(after >= 0, np.where(above, 1, -1) * self.side_of, 0)
+        found *= self.stored["steps"][others[:, 1]][:, None]
+        if self.centroids is not None:
+            found += self.centroids.vectors[others[:, 0]]
+        if self.matrix is not None:
+            numbers, scales = self.matrix
+            found = found @ (numbers.astype(np.float64) * scales[:, None]).T
+        return np.asarray(found + self.stored["mean"])
 
     def compose(self, codes: IntArray) -> FloatArray:
         """(n, columns) codes to (n, d) vectors; infinite where float32 ends."""
-        multiples, others = self.multiples_of(codes)
+        multiples, others = multiples_of(self.spec, codes)
         vectors = np.empty((len(codes), self.spec.embedding_dim), dtype=np.float32)
         self.core.compose(multiples, others, vectors)
         return vectors
@@ -468,13 +357,13 @@ class Transform(Codec):
         if beam < 1 or sweeps < 0:
             raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
         encoded = self.encode_blocks(np.atleast_2d(array))
-        codes = self.codes_of(*self.row_numbers(encoded)).astype(np.int64)
+        codes = codes_of(self.spec, *row_numbers(self.spec, self.active, encoded)).astype(np.int64)
         return codes.reshape(*array.shape[:-1], codes.shape[1])
 
     def coordinates(self, vectors: FloatArray) -> FloatArray:
         """(n, d) vectors to (n, d) coordinates, in nominal steps."""
         found = np.empty(vectors.shape, dtype=np.float32)
-        self.core.coordinates(np.ascontiguousarray(vectors, dtype=np.float32), found)
+        self._encoder.coordinates(np.ascontiguousarray(vectors, dtype=np.float32), found)
         return found
 
     def encode_blocks(
@@ -515,7 +404,7 @@ class Transform(Codec):
             np.zeros((blocks, 3), dtype=np.uint32),
             np.zeros((blocks, max(spec.lengths)), dtype=np.uint8),
         )
-        means = np.ones(blocks) if weights is None else _block_means(weights, spec.rows_per_block)
+        means = np.ones(blocks) if weights is None else block_means(weights, spec.rows_per_block)
         self._search_levels(coordinates.reshape(blocks, width), means, trade, longest, found)
         return found
 
@@ -528,7 +417,7 @@ class Transform(Codec):
         values = np.unique(steps)
         own = np.abs(np.log(values) - wanted[:, None]).argmin(axis=1)
         by_length = np.argsort(lengths, kind="stable")
-        at_once = max(1, _WORK_A_CALL // 16 // coordinates.shape[1])
+        at_once = max(1, WORK_A_CALL // 16 // coordinates.shape[1])
         used = (found.rows - 1) % self.spec.rows_per_block + 1
         for number, step in enumerate(values):
             classes = by_length[steps[by_length] == step].astype(np.uint8)
@@ -556,21 +445,6 @@ class Transform(Codec):
                     raise OptionError(f"lengths: blocks of {lengths[classes[-1]]} bytes are too short for any code")
                 found.multiples[some], found.others[some], found.packed[some] = multiples, others, packed
 
-    def row_numbers(self, encoded: EncodedBlocks) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-        """(n, d) multiples and (n, 4) other numbers of the rows of blocks; see `codes_of`."""
-        spec, count = self.spec, encoded.rows
-        block, place = np.divmod(np.arange(count), spec.rows_per_block)
-        others = np.zeros((count, 4), dtype=np.uint32)
-        if spec.centroids:
-            others[:, 0] = encoded.numbers.reshape(-1)[:count]
-        others[:, 1] = encoded.others[block, 0]
-        active = self.active
-        known, sides = encoded.others[block, 1].astype(np.int64), encoded.others[block, 2].astype(np.int64)
-        own = np.clip(known - place * active, 0, min(active, spec.most_sides))
-        after = np.maximum(known - place * active - own, 0)
-        others[:, 2], others[:, 3] = own, sides >> after & ((1 << own) - 1)
-        return encoded.multiples.reshape(-1, spec.embedding_dim)[:count], others
-
     def _blocks_of(self, codes: IntArray) -> EncodedBlocks:
         """The blocks of (n, columns) codes of all their rows in order.
 
@@ -578,7 +452,7 @@ class Transform(Codec):
             OptionError: rows that are no blocks, or levels that do not follow from each other or do not fit.
         """
         spec, count = self.spec, len(codes)
-        multiples, others = self.multiples_of(codes)
+        multiples, others = multiples_of(self.spec, codes)
         blocks = spec.blocks_of(count)
         first = np.arange(0, count, spec.rows_per_block)
         block = np.arange(count) // spec.rows_per_block
@@ -629,28 +503,3 @@ class Transform(Codec):
         """Rows of whole blocks."""
         together = self.spec.rows_per_block
         return max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // self.spec.embedding_dim) // together) * together
-
-
-def signed(values: IntArray) -> Values:
-    """Multiples of code values: 0, 1, 2, 3, 4 stand for 0, 1, -1, 2, -2."""
-    whole = np.asarray(values, dtype=np.int64)
-    return np.where(whole & 1, (whole + 1) >> 1, -(whole >> 1))
-
-
-def _block_means(weights: DoubleArray, rows: int) -> DoubleArray:
-    """(m,) the means of (n,) weights over blocks of so many rows."""
-    first = np.arange(0, len(weights), rows)
-    return np.asarray(np.add.reduceat(weights, first) / np.diff([*first, len(weights)]))
-
-
-def _refuse_infinite(vectors: FloatArray) -> None:
-    """Refuse (n, d) vectors that float32 cannot hold.
-
-    Raises:
-        StorageError: the first row that has such a number is named.
-    """
-    wrong = ~np.isfinite(vectors).all(axis=1)
-    if wrong.any():
-        raise StorageError(
-            f"codes: the vector of row {int(wrong.argmax())} has a number beyond float32, {_FLOAT32_MAX:.4g}"
-        )

@@ -8,6 +8,8 @@ others stay near the axes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +23,8 @@ BITS = 4
 _MOST_INT8 = 127
 _GROUP = 8
 """Numbers that are packed together, into as many bytes as a number has bits."""
+_ROWS_AT_ONCE = 256
+"""Rows of a matrix that are made at a time, in float64."""
 _BLOCK = 128
 """Reflections that are applied together, in the compact WY form: matrices are multiplied faster than vectors."""
 
@@ -92,16 +96,6 @@ def exact_reflections(directions: DoubleArray) -> DoubleArray:
     return np.asarray(vectors * np.sqrt(factors)[:, None])
 
 
-def product(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    """(k, d) reflection vectors to the (d, d) matrix R that their product is: y = x R, and x = y Rᵀ."""
-    count, dim = vectors.shape
-    found = np.eye(dim, dtype=vectors.dtype)
-    for end in range(count, 0, -_BLOCK):
-        some = vectors[max(0, end - _BLOCK) : end]
-        found -= some.T @ (_triangle(some) @ (some @ found))
-    return found
-
-
 def reflected(rows: npt.NDArray[np.floating], vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
     """(n, d) rows times the product of reflections."""
     found = rows.copy()
@@ -111,10 +105,31 @@ def reflected(rows: npt.NDArray[np.floating], vectors: npt.NDArray[np.floating])
     return found
 
 
-def rounded_matrix(matrix: DoubleArray) -> tuple[npt.NDArray[np.int8], FloatArray]:
-    """(d, d) int8 numbers of a rotation and (d,) scales of their rows, which decoders multiply levels with."""
-    scales = (np.abs(matrix).max(axis=1) / _MOST_INT8).astype(np.float32)
-    return np.rint(matrix / scales[:, None].astype(np.float64)).astype(np.int8), scales
+def product(vectors: DoubleArray, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[np.floating]:
+    """(k, d) reflection vectors to the (d, d) matrix R that their product is: y = x R, and x = y Rᵀ."""
+    found = np.empty((vectors.shape[1],) * 2, dtype=dtype)
+    for some, rows in _rows_of(vectors):
+        found[some] = rows
+    return found
+
+
+def rounded_matrix(vectors: DoubleArray) -> tuple[npt.NDArray[np.int8], FloatArray]:
+    """(d, d) int8 numbers of the same matrix and (d,) scales of its rows, by which levels are multiplied."""
+    dim = vectors.shape[1]
+    numbers, scales = np.empty((dim, dim), dtype=np.int8), np.empty(dim, dtype=np.float32)
+    for some, rows in _rows_of(vectors):
+        scales[some] = (np.abs(rows).max(axis=1) / _MOST_INT8).astype(np.float32)
+        numbers[some] = np.rint(rows / scales[some, None].astype(np.float64))
+    return numbers, scales
+
+
+def _rows_of(vectors: DoubleArray) -> Iterator[tuple[slice, DoubleArray]]:
+    """The rows of R in float64, some at a time, and where they are."""
+    dim = vectors.shape[1]
+    for start in range(0, dim, _ROWS_AT_ONCE):
+        rows = np.zeros((min(_ROWS_AT_ONCE, dim - start), dim))
+        np.fill_diagonal(rows[:, start:], 1.0)
+        yield slice(start, start + len(rows)), np.asarray(reflected(rows, vectors), dtype=np.float64)
 
 
 def _normalized(vector: DoubleArray) -> DoubleArray:

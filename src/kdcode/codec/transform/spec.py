@@ -254,8 +254,9 @@ class TransformSpec(CodecSpec):
             LimitError: the tensor is named.
         """
         dim = self.embedding_dim
-        if self.reflections:  # as products in float64, and what is kept of them
-            limit.check(f"reflections: a rotation of {dim} x {dim} numbers", 33 * dim * dim)
+        if self.reflections:  # the matrix in int8, and reflections and some rows in float64 on the way there
+            taken = (3 * dim + 8 * self.reflections + 4096) * dim
+            limit.check(f"reflections: a rotation of {dim} x {dim} numbers", taken)
         centroids, levels = self.centroids, self.block_levels
         limit.check(f"centroids: {centroids} x {dim} numbers as float32", 28 * centroids * dim)
         limit.check(f"class_contexts: contexts of {self.classes} x {dim} coordinates", 20 * self.classes * dim)

@@ -57,7 +57,7 @@ class Rotation:
         if not self.reflections:
             return np.asarray(vectors)
         packed, scales = (self.tensors[name] for name in ("reflections", "reflection_scale"))
-        return np.asarray(vectors @ product(reflection_vectors(packed, scales, self.dim)).astype(np.float32))
+        return np.asarray(vectors @ product(reflection_vectors(packed, scales, self.dim), np.float32))
 
 
 def chosen_rotation(mean: DoubleArray, covariance: DoubleArray, rows: int, bits: float) -> Rotation:
