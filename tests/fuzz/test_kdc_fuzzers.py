@@ -22,7 +22,7 @@ def test_every_flipped_bit_is_found():
         "found in length",
         "found in header",
         "found in codes",
-        "found in frequencies",
+        "found in weights",
         "found in row_classes",
         "found in row_starts",
         "found in symbols.blocks",
