@@ -74,7 +74,7 @@ class BlockRows:
 class Transform:
     """A transform codec."""
 
-    def __init__(self, dim: int, rows_per_block: int, states: int, signs: bool, values: int, group_sizes: numpy.typing.NDArray[numpy.uint8], group_contexts: numpy.typing.NDArray[numpy.uint8], lengths: numpy.typing.NDArray[numpy.uint32], class_contexts: numpy.typing.NDArray[numpy.int8], magnitudes: numpy.typing.NDArray[numpy.uint16], weights: numpy.typing.NDArray[numpy.uint8], centroid_frequencies: numpy.typing.NDArray[numpy.uint16], mean: numpy.typing.NDArray[numpy.float32], steps: numpy.typing.NDArray[numpy.float32], sides: numpy.typing.NDArray[numpy.float32], matrix: numpy.typing.NDArray[numpy.int8], matrix_scales: numpy.typing.NDArray[numpy.float32], rotation: numpy.typing.NDArray[numpy.float32], centroids: numpy.typing.NDArray[numpy.float32], unit: float) -> None: ...
+    def __init__(self, dim: int, rows_per_block: int, states: int, signs: bool, values: int, group_sizes: numpy.typing.NDArray[numpy.uint8], group_contexts: numpy.typing.NDArray[numpy.uint8], lengths: numpy.typing.NDArray[numpy.uint32], class_contexts: numpy.typing.NDArray[numpy.int8], magnitudes: numpy.typing.NDArray[numpy.uint16], weights: numpy.typing.NDArray[numpy.uint8], centroid_frequencies: numpy.typing.NDArray[numpy.uint16], mean: numpy.typing.NDArray[numpy.float32], steps: numpy.typing.NDArray[numpy.float32], sides: numpy.typing.NDArray[numpy.float32], matrix: numpy.typing.NDArray[numpy.int8], matrix_scales: numpy.typing.NDArray[numpy.float32], centroids: numpy.typing.NDArray[numpy.float32], unit: float) -> None: ...
 
     def decode(self, rows: BlockRows, numbers: numpy.typing.NDArray[numpy.int64], vectors: numpy.typing.NDArray[numpy.float32], done: int, zero_row: int) -> tuple[int, int, int]:
         """
@@ -84,6 +84,11 @@ class Transform:
     def read(self, rows: BlockRows, numbers: numpy.typing.NDArray[numpy.int64], multiples: numpy.typing.NDArray[numpy.int32], others: numpy.typing.NDArray[numpy.uint32], done: int) -> tuple[int, int, int]:
         """
         Write the codes of rows: multiples, and centroid, class, number of sides, sides.
+        """
+
+    def prepare(self, rotation: numpy.typing.NDArray[numpy.float32]) -> None:
+        """
+        Take the rotation as it was before it was rounded, which `coordinates` needs.
         """
 
     def compose(self, multiples: numpy.typing.NDArray[numpy.int32], others: numpy.typing.NDArray[numpy.uint32], vectors: numpy.typing.NDArray[numpy.float32]) -> None:

@@ -2,6 +2,7 @@ import dataclasses
 import json
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -17,6 +17,8 @@ import numpy as np
 from kdcode import bitpack
 from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.transform import EncodedBlocks
+from kdcode.codec.transform.blocks import row_numbers
+from kdcode.codec.transform.codes import codes_of
 from kdcode.codec.transform.rotation import packed_shape, stored_numbers
 from kdcode.coded import CodedTable
 from kdcode.storage import save
@@ -165,7 +167,8 @@ def transform_table(symbols: list[str] | None, codec: Transform, rows: int, note
                 lost = max(0, known - there * active)  # sides of rows that there are not
                 sides = (first * 11 + 5) % (1 << known) >> lost << lost
                 others = np.array([[kind, known, sides]], dtype=np.uint32)
-                own.append(codec.codes_of(*codec.row_numbers(EncodedBlocks(there, multiples, named, others, packed))))
+                blocks = EncodedBlocks(there, multiples, named, others, packed)
+                own.append(codes_of(codec.spec, *row_numbers(codec.spec, codec.active, blocks)))
                 break
         else:
             raise ValueError(f"no class has room for the block of row {first}")

@@ -90,7 +90,6 @@ def encoded_chunks(
 
     start, stop = rows or (0, len(source))
     at_once = min(CHUNK_ROWS, max(_FEWEST_ROWS, _CHUNK_FLOATS // codec.spec.embedding_dim))
-    expanded = codec.as_float32()  # the same numbers, not multiplied by their scales again for every chunk
     chunks = source.chunks(start, stop, at_once)
     while together := list(islice(chunks, _CHUNKS_TOGETHER)):
         found: dict[int, tuple[npt.NDArray[np.uint8], RowLosses]] = {}
@@ -99,7 +98,7 @@ def encoded_chunks(
             vectors = together[place][1]
             codes = encode(codec, vectors, beam=settings.beam, sweeps=settings.sweeps)
             own = RowLosses.none(codec.spec.embedding_dim)
-            own.add(vectors, expanded.decode(codes))
+            own.add(vectors, codec.decode(codes))
             found[place] = codec.pack(codes), own  # noqa: B023
 
         parallel_chunks(encode_chunk, range(len(together)), torch.device("cpu"))

@@ -111,12 +111,6 @@ class Codec(RowForms, ABC):
         """What the stored tensors stand for, as float32, named as in `spec.weight_shapes()`."""
         return {name: self._quantized(name).values for name in self.spec.weight_shapes()}
 
-    def as_float32(self) -> Self:
-        """The same codec with weights that are expanded already, for as long as much is decoded."""
-        if self.spec.codebook_dtype == "float32":
-            return self
-        return type(self).from_weights(replace(self.spec, codebook_dtype="float32"), {**self.stored, **self.weights()})
-
     def with_levels(self, levels: FloatArray) -> Self:
         """The same codec with other levels of row scales."""
         return replace(self, stored={**self.stored, "scale_levels": levels})

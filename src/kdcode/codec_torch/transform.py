@@ -99,4 +99,7 @@ class TransformModule(CodecModule):
             numbers, scales = codec.matrix
             found["rotation"] = numbers.astype(np.float32) * scales[:, None]
         for name, value in found.items():
-            self.get_buffer(name).copy_(torch.from_numpy(np.array(value)))
+            if value.dtype == np.float64:  # centroids that float32 cannot hold
+                self.register_buffer(name, torch.from_numpy(np.array(value)))
+            else:
+                self.get_buffer(name).copy_(torch.from_numpy(np.array(value)))

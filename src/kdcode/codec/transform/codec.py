@@ -1,4 +1,4 @@
-"""Transform: a multiple of a step for each coordinate after a rotation, chosen along a trellis and entropy-coded."""
+"""Transform: multiples of a step for coordinates after a rotation, chosen along a trellis and entropy-coded."""
 
 from __future__ import annotations
 
@@ -26,14 +26,11 @@ from kdcode.codec.transform.spec import MOST_SIDES, SIDE_UNIT, TransformSpec
 from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import ArrayInFile, PackedRows
 
-_ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 1 << 12, 1 << 20
-_MOST_TRADE = 1e6
-"""The largest λ, in squared steps for each bit: rows are all zero long before."""
+_MOST_TRADE = 1e6  # the largest λ, in squared steps for each bit: rows are all zero long before
 _WEIGHTS = (1 / 4, 4.0)
 """Weights beyond which the error of a row counts no less or more: a step allows no more than that."""
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
-_SHOWN = 16
-"""Numbers of a code that an error shows."""
+_SHOWN = 16  # numbers of a code that an error shows
 _NOTHING_FITS = (1 << 32) - 1
 
 
@@ -102,8 +99,13 @@ class Transform(Codec):
         return Centroids(packed, scales, self.stored["centroid_frequencies"], self.spec.centroid_bits)
 
     def _reflections(self) -> DoubleArray:
-        packed, scales = self.stored["reflections"], self.stored["reflection_scale"]
-        return reflection_vectors(packed, scales, self.spec.embedding_dim)
+        stored = self.stored
+        return reflection_vectors(stored["reflections"], stored["reflection_scale"], self.spec.embedding_dim)
+
+    @property
+    def rotation(self) -> npt.NDArray[np.floating] | None:
+        """The (d, d) matrix R that vectors are multiplied by to be encoded, made anew; None for the identity."""
+        return product(self._reflections()) if self.spec.reflections else None
 
     @cached_property
     def matrix(self) -> tuple[npt.NDArray[np.int8], FloatArray] | None:
@@ -172,10 +174,6 @@ class Transform(Codec):
     def from_weights(cls, spec: Any, weights: Any) -> Self:  # noqa: ANN401 - not used
         """There is no such codec without its tables."""
         raise OptionError("a transform codec is made of its tensors, not of weights; use compress")
-
-    def as_float32(self) -> Self:
-        """This codec: nothing of it is expanded for each call."""
-        return self
 
     def scaled(self, factor: float) -> Self:
         """The codec whose vectors are `factor` times as long."""
@@ -346,9 +344,9 @@ class Transform(Codec):
 
         Args:
             vectors: (d,) or (n, d) finite numbers.
-            beam: has no effect, since the Viterbi algorithm considers all paths.
-            sweeps: has no effect either.
-            search: is not called.
+            beam: has no effect, nor have `sweeps` and `search`, since the Viterbi algorithm considers all paths.
+            sweeps: see `beam`.
+            search: see `beam`.
 
         Returns:
             (columns,) or (n, columns) codes.
@@ -489,17 +487,14 @@ class Transform(Codec):
 
     def score_tables(self, queries: DoubleArray) -> None:
         """None: vectors are no sums of codewords."""
-        return None
 
     def _reach(self) -> float:
-        most = self.spec.codebook_size * float(self.stored["steps"].max()) * self.spec.embedding_dim
-        of_centroids = 0.0 if self.centroids is None else self.centroids.largest * self.spec.embedding_dim
-        return most + of_centroids + float(np.abs(self.stored["mean"]).max())
+        most = self.spec.codebook_size * float(self.stored["steps"].max())
+        most += 0.0 if self.centroids is None else self.centroids.largest
+        return most * self.spec.embedding_dim + float(np.abs(self.stored["mean"]).max())
 
     def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
         return self.encode(vectors)[:, : self.spec.code_length]
 
     def _rows_at_once(self, beam: int = 0) -> int:
-        """Rows of whole blocks."""
-        together = self.spec.rows_per_block
-        return max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // self.spec.embedding_dim) // together) * together
+        return self.spec.rows_per_block  # not used: `encode` finds codes in its own way
