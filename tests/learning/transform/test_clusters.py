@@ -7,6 +7,7 @@ import kdcode
 from kdcode.data import glove_50d
 from kdcode.learning.transform import beginning
 from kdcode.learning.transform.clusters import _Rows, chosen_clusters, expected_error, rotated_centroids
+from kdcode.learning.codebook import _SPARE, _SPARE_OF_FEW
 from kdcode.learning.transform.design import design_codec
 from kdcode.learning.transform.rotation import chosen_rotation
 from kdcode.learning.transform.sampling import table_sample
@@ -135,7 +136,7 @@ def test_rows_to_come_lose_what_was_told_and_take_what_was_promised():
     matrix = clustered(rows=12_000, clusters=150, within=0.3)
     seen, others = matrix[:3000], matrix[3000:]
     options = CompressOptions.of(composition="transform", row_bytes=10.0, effort="fast")
-    spare = 0.012  # about what `learn_codebook` leaves for a sample of this size
+    spare = _SPARE + _SPARE_OF_FEW / len(seen) ** 0.5
     found = design_codec(kdcode.VectorTable(None, seen), 12_000, options, spare=spare)
     assert found.codec.spec.centroids
     codec = found.codec
