@@ -99,7 +99,8 @@ def test_two_ranks_find_what_one_process_finds(name, ranks, matrix, weights):
     alone = kdcode.compress(table, **options_of(name))
     found, out = ranks
     measured, theirs = found[0][name]["provenance"], alone.provenance
-    assert measured["relative_error"] == pytest.approx(theirs["relative_error"], rel=0.005)
+    few = 0.005 if alone.spec.has_codewords else 0.01  # each rank codes some rows again, to fill its share of the bytes
+    assert measured["relative_error"] == pytest.approx(theirs["relative_error"], rel=few)
     if alone.spec.has_codewords:
         assert found[0][name]["sizes"] == alone.sizes.as_dict()
     else:  # each rank keeps to its share of the bytes

@@ -5,9 +5,9 @@ import pytest
 
 import kdcode
 from kdcode.data import glove_50d
+from kdcode.learning.codebook import _SPARE, _SPARE_OF_FEW
 from kdcode.learning.transform import beginning
 from kdcode.learning.transform.clusters import _Rows, chosen_clusters, expected_error, rotated_centroids
-from kdcode.learning.codebook import _SPARE, _SPARE_OF_FEW
 from kdcode.learning.transform.design import design_codec
 from kdcode.learning.transform.rotation import chosen_rotation
 from kdcode.learning.transform.sampling import table_sample
