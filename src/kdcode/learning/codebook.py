@@ -38,7 +38,7 @@ from kdcode.table import VectorTable
 _HELD_BACK = 20
 """One of so many rows is held back, to measure the error of rows that were not learned from."""
 _MOST_HELD_BACK = 5000
-_SPARE, _SPARE_OF_FEW = 0.002, 0.9
+_SPARE, _SPARE_OF_FEW = 0.002, 0.5
 """The share of the bytes of transform codes that is left to rows which are longer than those of the sample: so much in
 any case, and so much over the root of the rows of the sample."""
 

@@ -73,8 +73,8 @@ class LevelTables:
 
     @cached_property
     def zero_bits(self) -> DoubleArray:
-        """(T,) bits of level 0, of the quantizer where it takes more."""
-        return np.asarray(np.array([-np.log2(share[0]) for share in self.shares]).reshape(-1, 2).max(axis=1))
+        """(T,) bits of level 0 of quantizer 0, which all coordinates of a row of zeros have."""
+        return np.array([-np.log2(share[0]) for share in self.shares[::2]])
 
     @cached_property
     def entropies(self) -> DoubleArray:

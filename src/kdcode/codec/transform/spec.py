@@ -105,7 +105,7 @@ class TransformSpec(CodecSpec):
 
     @property
     def words(self) -> str:
-        """The shape in words, such as: transform, 40 bytes per row, rotation of 99 reflections, 8 states."""
+        """The shape in words, such as: transform, 40 bytes per row, rotation of 99 reflections, 64 states."""
         unit = "row" if self.rows_per_block == 1 else f"block of {self.rows_per_block} rows"
         each = f"{self.mean_length:.1f} bytes per {unit} on average, {self.classes} lengths"
         each = each if self.classes > 1 else f"{self.lengths[0]} bytes per {unit}"
