@@ -78,7 +78,8 @@ void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_b
                     const Vector<std::int8_t>& class_contexts, const Vector<std::uint16_t>& magnitudes,
                     const Vector<std::uint8_t>& weights, const Vector<std::uint16_t>& centroid_frequencies,
                     const Vector<float>& mean, const Vector<float>& steps, const Vector<float>& sides,
-                    const Matrix<std::int8_t>& matrix, const Vector<float>& matrix_scales, const Matrix<float>& centroids, float unit) {
+                    const Matrix<std::int8_t>& matrix, const Vector<float>& matrix_scales,
+                    const Matrix<float>& centroids, float unit) {
   LevelShape levels;
   levels.dim = dim, levels.rows = rows_per_block, levels.states = states, levels.has_signs = signs,
   levels.values = values;
@@ -88,8 +89,8 @@ void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_b
   levels.centroid_frequencies = centroid_frequencies.span();
   TransformShape shape;
   shape.mean = mean.span(), shape.steps = steps.span(), shape.sides = sides.span();
-  shape.matrix = matrix.span(), shape.matrix_scales = matrix_scales.span(),
-  shape.centroids = centroids.span(), shape.unit = unit;
+  shape.matrix = matrix.span(), shape.matrix_scales = matrix_scales.span(), shape.centroids = centroids.span(),
+  shape.unit = unit;
   const char* reason = nullptr;
   auto made = Transform::make(levels, shape, &reason);
   if (!made) refuse("OptionError", reason);
@@ -345,16 +346,16 @@ void bind_transform(nb::module_& module) {
       .def("__init__", make_transform, nb::arg("dim"), nb::arg("rows_per_block"), nb::arg("states"), nb::arg("signs"),
            nb::arg("values"), nb::arg("group_sizes"), nb::arg("group_contexts"), nb::arg("lengths"),
            nb::arg("class_contexts"), nb::arg("magnitudes"), nb::arg("weights"), nb::arg("centroid_frequencies"),
-           nb::arg("mean"), nb::arg("steps"), nb::arg("sides"), nb::arg("matrix"), nb::arg("matrix_scales"), nb::arg("centroids"), nb::arg("unit"))
+           nb::arg("mean"), nb::arg("steps"), nb::arg("sides"), nb::arg("matrix"), nb::arg("matrix_scales"),
+           nb::arg("centroids"), nb::arg("unit"))
       .def("decode", bind_decode, nb::arg("rows"), nb::arg("numbers"), nb::arg("vectors"), nb::arg("done"),
            nb::arg("zero_row"),
            "Write the vectors of rows. How many are done, and which bytes of the file have to be checked first.")
       .def("read", bind_read, nb::arg("rows"), nb::arg("numbers"), nb::arg("multiples"), nb::arg("others"),
            nb::arg("done"), "Write the codes of rows: multiples, and centroid, class, number of sides, sides.")
       .def(
-          "prepare",
-          [](HeldTransform& self, const Matrix<float>& rotation) { self.prepare(rotation.span()); }, nb::arg("rotation"),
-          "Take the rotation as it was before it was rounded, which `coordinates` needs.")
+          "prepare", [](HeldTransform& self, const Matrix<float>& rotation) { self.prepare(rotation.span()); },
+          nb::arg("rotation"), "Take the rotation as it was before it was rounded, which `coordinates` needs.")
       .def("compose", bind_compose, nb::arg("multiples"), nb::arg("others"), nb::arg("vectors"),
            "Write the vectors of codes.")
       .def("coordinates", bind_coordinates, nb::arg("vectors"), nb::arg("coordinates"),

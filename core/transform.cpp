@@ -35,8 +35,7 @@ std::unique_ptr<Transform> Transform::make(const LevelShape& levels, const Trans
   const bool rotates = !shape.matrix.empty();
   const std::size_t entries = rotates ? dim * dim : 0;
   if (rotates && dim > widest_rotation) return refuse("reflections: a rotation has at most 16,384 dimensions");
-  if (shape.matrix.size() != entries ||
-      shape.matrix_scales.size() != (rotates ? dim : 0)) {
+  if (shape.matrix.size() != entries || shape.matrix_scales.size() != (rotates ? dim : 0)) {
     return refuse("rotation: expected (d, d) numbers and d scales");
   }
   made->unit_ = shape.unit;

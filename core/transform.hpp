@@ -82,11 +82,11 @@ class Transform {
   std::unique_ptr<LevelCodec> levels_;
   float unit_ = 1;
   std::vector<float> mean_, steps_, sides_;
-  std::vector<float> scales_, columns_;  // of the matrix
-  std::vector<float> rotation_, back_;   // what writers need
-  std::vector<std::int8_t> numbers_;     // the matrix, row by row
-  std::vector<float> centroids_, by_coordinate_, own_;     // in units; and -2 times them, transposed; and their squares
-  std::vector<std::int8_t> matrix_;                        // as ExpandMatrix has it
+  std::vector<float> scales_, columns_;                 // of the matrix
+  std::vector<float> rotation_, back_;                  // what writers need
+  std::vector<std::int8_t> numbers_;                    // the matrix, row by row
+  std::vector<float> centroids_, by_coordinate_, own_;  // in units; and -2 times them, transposed; and their squares
+  std::vector<std::int8_t> matrix_;                     // as ExpandMatrix has it
   ExpandMatrix expand_{};
   mutable std::unique_ptr<std::atomic<const float*>[]> bases_;
   mutable std::vector<std::unique_ptr<float[]>> own_bases_;
