@@ -354,7 +354,12 @@ void bind_transform(nb::module_& module) {
       .def("read", bind_read, nb::arg("rows"), nb::arg("numbers"), nb::arg("multiples"), nb::arg("others"),
            nb::arg("done"), "Write the codes of rows: multiples, and centroid, class, number of sides, sides.")
       .def(
-          "prepare", [](HeldTransform& self, const Matrix<float>& rotation) { self.prepare(rotation.span()); },
+          "prepare",
+          [](HeldTransform& self, const Matrix<float>& rotation) {
+            const std::size_t dim = self.codec().dim();
+            expect_shape(rotation, "the rotation", {dim, dim});
+            self.prepare(rotation.span());
+          },
           nb::arg("rotation"), "Take the rotation as it was before it was rounded, which `coordinates` needs.")
       .def("compose", bind_compose, nb::arg("multiples"), nb::arg("others"), nb::arg("vectors"),
            "Write the vectors of codes.")

@@ -69,7 +69,7 @@ void Transform::set_rotation(const TransformShape& shape) {
 
 void Transform::prepare(std::span<const float> rotation) {
   const std::size_t d = dim();
-  if (numbers_.empty() || rotation.size() != d * d) return;
+  if (is_prepared() || rotation.size() != d * d) return;
   rotation_.assign(rotation.begin(), rotation.end());
   back_.resize(d * d);
   for (std::size_t row = 0; row < d; ++row) {

@@ -40,7 +40,8 @@ class Transform {
  public:
   static std::unique_ptr<Transform> make(const LevelShape& levels, const TransformShape& shape, const char** why);
 
-  // The (d, d) rotation as it was before it was rounded, which `coordinates` needs; not while that runs.
+  // Takes the (d, d) rotation as it was before it was rounded, which `coordinates` needs. Only the first call counts: a
+  // second thread may make one while `coordinates` runs in the first.
   void prepare(std::span<const float> rotation);
   bool is_prepared() const { return numbers_.empty() || !rotation_.empty(); }
 
@@ -64,7 +65,6 @@ class Transform {
 
   // The centroid of each of (n, d) coordinates that is nearest, in squared distance plus λ times its bits.
   void nearest(std::size_t n, const float* coordinates, float trade, std::uint16_t* numbers) const;
-  const float* centroid(std::size_t number) const { return centroids_.data() + number * dim(); }
 
  private:
   Transform() = default;

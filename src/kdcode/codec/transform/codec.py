@@ -104,7 +104,7 @@ class Transform(Codec):
 
     @property
     def rotation(self) -> npt.NDArray[np.floating] | None:
-        """The (d, d) matrix R that vectors are multiplied by to be encoded, made anew; None for the identity."""
+        """The (d, d) matrix R that encoding multiplies vectors by, computed on each access; None for the identity."""
         return product(self._reflections()) if self.spec.reflections else None
 
     @cached_property
