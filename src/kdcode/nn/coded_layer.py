@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.codec import Codec, make_spec, memory_bytes
-from kdcode.codec_torch import CodecModule, StoredCodec, module_of
+from kdcode.codec import Codec, CodewordCodec, CodewordSpec, make_spec, memory_bytes
+from kdcode.codec_torch import CodecModule, StoredCodec, TransformModule, module_of
 from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
@@ -58,7 +58,7 @@ class CodedLayer(EmbeddingLayer):
     row_starts: Tensor | None
     row_breaks: Tensor | None
     expanded: Tensor | None
-    codec: CodecModule | StoredCodec
+    codec: CodecModule | TransformModule | StoredCodec
     is_being_loaded = False
     """Whether `weight` has no numbers yet: set by loaders of models that set first weights to random numbers."""
 
@@ -92,7 +92,7 @@ class CodedLayer(EmbeddingLayer):
         for name in ROW_BUFFERS:
             rows = content.rows.get(name)
             self.register_buffer(name, None if rows is None else torch.from_numpy(rows).to(device))
-        self.numpy_rows = _numpy_rows() if form == "packed" and not spec.has_codewords else None
+        self.numpy_rows = _numpy_rows() if form == "packed" and not isinstance(spec, CodewordSpec) else None
         if form == "packed" and not trainable:
             self.codec = StoredCodec(content.codec, device=device, dtype=dtype)
         else:
@@ -231,7 +231,7 @@ class CodedLayer(EmbeddingLayer):
 
 def _check_codec(codec: Codec, *, form: str, trainable: bool, dtype: torch.dtype | None) -> None:
     """Refuse what cannot be made of a codec."""
-    if trainable and not codec.spec.has_codewords:
+    if trainable and not isinstance(codec, CodewordCodec):
         raise OptionError(
             "trainable: transform codes have no codewords to train; leave it out, or compress the table with "
             "codewords=True"

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from kdcode.codec_torch import CODEC_MODULES
+from kdcode.codec import CodewordSpec
+from kdcode.codec.spec import LSTM
+from kdcode.codec_torch import CODEC_MODULES, TransformModule
 from kdcode.codec_torch.lookup import flat_codes
 from kdcode.errors import OptionError
 from kdcode.nn.coded_embedding import CodedEmbedding
@@ -119,26 +121,27 @@ class CodedOutput(TableReader):
     def _logits(self, hidden: Tensor, dtype: torch.dtype) -> Tensor:
         """(n, d) hidden vectors to (n, N) logits of type `dtype`."""
         logits = hidden.new_empty(len(hidden), self.out_features, dtype=dtype)
-        if not self.table.codec.spec.adds_codewords:
-            self._fill_from_vectors(logits, hidden.to(_wide(hidden.dtype, self.table.codec.dtype)))
+        codec = self.table.codec
+        if isinstance(codec, TransformModule) or not isinstance(codec.spec, CodewordSpec) or codec.spec.kind == LSTM:
+            self._fill_from_vectors(logits, hidden.to(_wide(hidden.dtype, codec.dtype)))
             return logits
-        weights = self.table.codec.weights
+        weights = codec.weights
         wide = _wide(hidden.dtype, weights["codebook"].dtype)
         weights = {name: weight.to(wide) for name, weight in weights.items()}
         for start, some in _parts(hidden.to(wide), _TOGETHER):
-            self._fill(logits.narrow(0, start, len(some)), some, weights)
+            self._fill(logits.narrow(0, start, len(some)), some, codec.spec, weights)
         return logits
 
-    def _fill(self, logits: Tensor, hidden: Tensor, weights: Mapping[str, Tensor]) -> None:
+    def _fill(self, logits: Tensor, hidden: Tensor, spec: CodewordSpec, weights: Mapping[str, Tensor]) -> None:
         """Write the (n, N) logits of (n, d) hidden vectors, for some rows of the table after another."""
-        spec, codec = self.table.codec.spec, self.table.codec
+        levels: Tensor | None = self.table.codec.get_buffer("scale_levels") if spec.scale_bits else None
         kind = CODEC_MODULES[spec.kind]
         places = [logits.narrow(0, start, len(some)) for start, some in _parts(hidden, _BATCH)]
         products = [kind.dot_products(spec, weights, batch) for _, batch in _parts(hidden, _BATCH)]
         for ids, columns in self._rows():
             codes = self.table.codes_of(ids)
             flat = flat_codes(codes[:, : spec.code_length], spec.codebook_size)
-            scales = None if codec.scale_levels is None else codec.scale_levels[codes[:, -1].long()]
+            scales = None if levels is None else levels[codes[:, -1].long()]
             bias = None if self.bias is None else self.bias[columns]
             for place, found in zip(places, products, strict=True):
                 sums = F.embedding_bag(flat, found, mode="sum")

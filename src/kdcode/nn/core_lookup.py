@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from kdcode.arrays import FloatArray
-from kdcode.codec import CodewordRows, Transform, TransformRowDecoder
+from kdcode.codec import CodewordRows, CodewordSpec, Transform, TransformRowDecoder
 from kdcode.codec_torch import StoredCodec
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.twin import TensorsSeen
@@ -109,7 +109,7 @@ def _want_gradients(weights: Mapping[str, Tensor | None]) -> bool:
 def _rows_from(layer: CodedLayer) -> Decoder | None:
     """What decodes from the tensors of a layer; None where they are not those that the core takes."""
     codec, spec, form = layer.codec, layer.codec.spec, layer.form
-    if not spec.has_codewords:
+    if not isinstance(spec, CodewordSpec):
         return _block_decoder(layer)
     tensors = codec.stored_tensors()
     if tensors is None:
