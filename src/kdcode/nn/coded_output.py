@@ -17,6 +17,7 @@ from kdcode.codec_torch.lookup import flat_codes
 from kdcode.errors import OptionError
 from kdcode.nn.coded_embedding import CodedEmbedding
 from kdcode.nn.coded_layer import CodedLayer, CodedSource
+from kdcode.nn.expanded_rows import ExpandedRows
 from kdcode.nn.table_reader import TableReader, table_for
 
 _BATCH, _TOGETHER = 64, 512
@@ -43,7 +44,8 @@ class CodedOutput(TableReader):
         bias: (N,) numbers to add, a parameter as it is; True for zeros to begin with.
         tied: whether `table` belongs to another layer of the model, as a `CodedEmbedding` does by default; otherwise it
             becomes a submodule.
-        **own: arguments of `CodedEmbedding` where one is made: `form`, `trainable`, `device`, `dtype`.
+        **own: arguments of `CodedEmbedding` where one is made: `form`, `trainable`, `device`, `dtype`, `expand`,
+            `expand_below`. With `expand`, logits are products with the rows that are kept.
     """
 
     bias: nn.Parameter | None
@@ -122,6 +124,9 @@ class CodedOutput(TableReader):
         """(n, d) hidden vectors to (n, N) logits of type `dtype`."""
         logits = hidden.new_empty(len(hidden), self.out_features, dtype=dtype)
         codec = self.table.codec
+        if self.table.is_expanded:
+            self._fill_from_kept(logits, hidden.to(_wide(hidden.dtype, codec.dtype)), self.table.expanded_rows())
+            return logits
         if isinstance(codec, TransformModule) or not isinstance(codec.spec, CodewordSpec) or codec.spec.kind == LSTM:
             self._fill_from_vectors(logits, hidden.to(_wide(hidden.dtype, codec.dtype)))
             return logits
@@ -149,6 +154,18 @@ class CodedOutput(TableReader):
                 if self.table.padding_idx is not None:
                     sums = sums.masked_fill((ids == self.table.padding_idx)[:, None], 0)
                 place[:, columns] = (sums if bias is None else sums + bias[:, None]).t()
+
+    def _fill_from_kept(self, logits: Tensor, hidden: Tensor, kept: ExpandedRows) -> None:
+        """Write the (n, N) logits of (n, d) hidden vectors, from all rows of the table."""
+        if kept.numbers.dtype == hidden.dtype == logits.dtype:
+            torch.mm(hidden, kept.numbers.t(), out=logits)
+            if self.bias is not None:
+                logits += self.bias
+            return
+        for _, columns in self._rows():  # rows as floats, so few that they stay in the cache
+            found = hidden @ kept.numbers[columns].to(hidden.dtype).t()
+            found = found if kept.scales is None else found * kept.scales[columns]
+            logits[:, columns] = found if self.bias is None else found + self.bias[columns]
 
     def _fill_from_vectors(self, logits: Tensor, hidden: Tensor) -> None:
         """The same where vectors are no sums of codewords: they are decoded, for some rows after another."""
@@ -203,7 +220,7 @@ class _WithGradients(torch.autograd.Function):
         for ids, columns in head._rows() if for_hidden or wanted else ():
             part = grad[:, columns].to(wide)
             with torch.set_grad_enabled(bool(wanted)):
-                vectors = head.table.padded_vectors(ids)
+                vectors = head.table.kept_or_padded(ids)
             if grad_hidden is not None:
                 grad_hidden.addmm_(part, vectors.detach().to(wide))
             if wanted:

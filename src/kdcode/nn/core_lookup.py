@@ -67,10 +67,9 @@ class CoreLookup:
             rows = self._rows_of(layer, codec)
         except RuntimeError:  # inside of torch.func.vmap and the like, tensors have no numbers of their own
             return None
-        if rows is None and layer.numpy_rows is None:
+        if rows is None:
             return None
-        vectors = _by_numpy(layer, ids) if rows is None else _decoded(rows, layer, ids.contiguous())
-        found = torch.from_numpy(vectors)
+        found = torch.from_numpy(_decoded(rows, layer, ids.contiguous()))
         if ids.ndim != 1:
             found = found.view(*ids.shape, layer.embedding_dim)
         return found if codec.dtype is torch.float32 else found.to(codec.dtype)
@@ -166,16 +165,3 @@ def _decode_on_threads(rows: Decoder, picked: Rows, vectors: FloatArray, padding
         rows.decode_into(picked[some], vectors[some], padding, False)
 
     parallel_chunks(decode, range(0, len(picked), _ROWS_FOR_THREADS), torch.device("cpu"))
-
-
-def _by_numpy(layer: CodedLayer, ids: Tensor) -> FloatArray:
-    """The same of packed transform codes."""
-    picked: Rows = ids.contiguous().numpy().reshape(-1)
-    if not len(picked):
-        return np.empty((0, layer.embedding_dim), dtype=np.float32)
-    layer.check_range(int(picked.min()), int(picked.max()))
-    assert layer.numpy_rows is not None  # noqa: S101 - for the type checker
-    vectors = layer.numpy_rows.decoded(layer, picked)
-    if layer.padding_idx is not None:
-        vectors[picked == layer.padding_idx] = 0
-    return vectors
