@@ -160,7 +160,7 @@ def _checked_weights(weights: npt.ArrayLike, rows: int) -> FloatArray:
         raise TableError(f"weights: expected one number for each of {rows} rows, got shape {array.shape}")
     if not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise TableError(
-            "weights: expected finite float32 numbers of zero or more, not all zero; divide by the largest"
+            "weights: expected finite float32 numbers of zero or more, not all of them zero"
         )
     return array
 
