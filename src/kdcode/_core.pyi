@@ -118,6 +118,26 @@ class Transform:
     def level_bits(self, bits: numpy.typing.NDArray[numpy.float32]) -> None:
         """Write the bits of magnitudes by context and quantizer."""
 
+class LevelQueries:
+    """Queries that are compared with rows of transform codes."""
+
+    def __init__(self, codec: object, queries: numpy.typing.NDArray[numpy.float64], planes: int) -> None: ...
+
+    def slack(self) -> list[tuple[float, float]]:
+        """
+        How far products with each query may be off, and for each unit of a row's magnitudes.
+        """
+
+    def scan(self, rows: BlockRows, factors: numpy.typing.NDArray[numpy.float32], offsets: numpy.typing.NDArray[numpy.float32], extra: float, floors: numpy.typing.NDArray[numpy.float32], first: int, stop: int, found: numpy.typing.NDArray[numpy.int64], lows: numpy.typing.NDArray[numpy.float32], highs: numpy.typing.NDArray[numpy.float32], counts: numpy.typing.NDArray[numpy.int64]) -> tuple[int, int, int]:
+        """
+        Keep the rows whose score may exceed a floor; the row that is next, and which bytes of the file have to be checked first.
+        """
+
+    def score(self, rows: BlockRows, first: int, stop: int, scores: numpy.typing.NDArray[numpy.float32]) -> tuple[int, int, int]:
+        """
+        Write the dot products of rows with (q, d) queries into (q, N) scores; as `scan`.
+        """
+
 class FileStamp:
     """
     The size and time of change of an open file, when it was last looked at.
