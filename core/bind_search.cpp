@@ -8,6 +8,9 @@
 namespace kdcode {
 namespace {
 
+constexpr std::size_t most_queries = 1024, widest_int8 = 1 << 16;  // sums of int8 products have room in 32 bits
+constexpr unsigned most_planes = 3;
+
 // Queries with their codec, which stays as long as they do.
 struct HeldQueries {
   nb::object codec;
@@ -70,6 +73,20 @@ Stopped bind_score(const HeldQueries& held, const HeldBlocks& blocks, std::size_
   return stopped(trouble, first, blocks);
 }
 
+void bind_score_int8(const Matrix<std::int8_t>& numbers, const Vector<float>& scales, const Matrix<double>& queries,
+                     std::size_t first, std::size_t stop, const Array<float, 2>& scores) {
+  const std::size_t rows = numbers.shape(0), dim = numbers.shape(1), count = queries.shape(0);
+  expect(dim >= 1 && dim <= widest_int8, "rows of int8 have 1 to 65,536 columns");
+  expect(count >= 1 && count <= most_queries, "there are 1 to 1,024 queries at a time");
+  expect(first <= stop && stop <= rows, "scores are those of one row to another");
+  expect_shape(scales, "the scales", {rows});
+  expect_shape(queries, "the queries", {count, dim});
+  expect_shape(scores, "the scores", {count, rows});
+  const ReleaseGil released((stop - first) * dim);
+  score_rows(QueryPlanes(queries.span(), count, most_planes), {numbers.data(), scales.data(), rows, dim}, first, stop,
+             scores.data(), rows);
+}
+
 }  // namespace
 
 void bind_search(nb::module_& module) {
@@ -79,10 +96,10 @@ void bind_search(nb::module_& module) {
           [](HeldQueries* self, nb::object codec, const Matrix<double>& queries, unsigned planes) {
             const Transform& own = nb::cast<const HeldTransform&>(codec).codec();
             expect_shape(queries, "the queries", {queries.shape(0), own.dim()});
-            expect(queries.shape(0) >= 1 && queries.shape(0) <= 1024, "there are 1 to 1,024 queries at a time");
-            expect(planes >= 1 && planes <= 3, "there are 1 to 3 planes");
-            new (self) HeldQueries{
-                codec, std::make_unique<LevelQueries>(own, queries.span(), queries.shape(0), planes)};
+            expect(queries.shape(0) >= 1 && queries.shape(0) <= most_queries, "there are 1 to 1,024 queries at a time");
+            expect(planes >= 1 && planes <= most_planes, "there are 1 to 3 planes");
+            new (self)
+                HeldQueries{codec, std::make_unique<LevelQueries>(own, queries.span(), queries.shape(0), planes)};
           },
           nb::arg("codec"), nb::arg("queries"), nb::arg("planes"))
       .def(
@@ -102,6 +119,9 @@ void bind_search(nb::module_& module) {
            "checked first.")
       .def("score", bind_score, nb::arg("rows"), nb::arg("first"), nb::arg("stop"), nb::arg("scores"),
            "Write the dot products of rows with (q, d) queries into (q, N) scores; as `scan`.");
+  module.def("score_int8", bind_score_int8, nb::arg("numbers"), nb::arg("scales"), nb::arg("queries"), nb::arg("first"),
+             nb::arg("stop"), nb::arg("scores"),
+             "Write the dot products of (q, d) queries with some of (N, d) int8 rows times (N,) scales into (q, N).");
 }
 
 }  // namespace kdcode

@@ -1,10 +1,10 @@
 // Transform codes and rows of blocks for Python; see bindings.cpp.
+#include "bind_transform.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <memory>
 #include <vector>
-
-#include "bind_transform.hpp"
 
 namespace kdcode {
 

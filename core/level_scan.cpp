@@ -1,6 +1,7 @@
 #include "level_scan.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -11,9 +12,12 @@ namespace kdcode {
 namespace {
 
 constexpr std::size_t rows_at_once = 64, levels_at_once = 1 << 16;
-constexpr double plane_range = 127, next_plane = 254;
 // Roundings of float32 on the way to a number of a vector or to a product, each of 2^-24 at most; with room to spare.
 constexpr double rounding = 64.0 / (1 << 24);
+
+// Sides of a row are looked up by six: which there are, with a one before them.
+constexpr unsigned sides_together = 6;
+constexpr std::size_t sides_places = 2u << sides_together;
 
 std::size_t in_sixteens(std::size_t count) { return (count + 15) / 16 * 16; }
 
@@ -36,58 +40,45 @@ struct LevelQueries::Tile {
   std::vector<std::int8_t> levels;
   std::vector<std::uint16_t> centroids;
   std::vector<LargeLevel> large;
-  std::vector<float> products;
+  std::vector<float> begun, products;  // (rows, lanes) what products begin with, and these
 };
 
 LevelQueries::LevelQueries(const Transform& codec, std::span<const double> queries, std::size_t count, unsigned planes)
-    : codec_(codec), count_(count), lanes_(in_sixteens(planes * count)), planes_(planes) {
-  rotate(queries);
-  set_planes();
+    : codec_(codec),
+      rotated_(rotated(codec, queries, count)),
+      planes_(of_levels(codec, rotated_, count), count, planes),
+      count_(count),
+      lanes_(planes_.lanes()) {
   set_bases(queries);
+  set_sides();
   set_slack(queries);
 }
 
-void LevelQueries::rotate(std::span<const double> queries) {
-  const std::size_t d = codec_.dim();
-  rotated_.assign(queries.begin(), queries.end());
-  if (codec_.numbers_.empty()) return;
-  std::fill(rotated_.begin(), rotated_.end(), 0.0);
-  for (std::size_t query = 0; query < count_; ++query) {
-    double* own = rotated_.data() + query * d;
+// (count, d) queries in the coordinates of levels.
+std::vector<double> LevelQueries::rotated(const Transform& codec, std::span<const double> queries, std::size_t count) {
+  const std::size_t d = codec.dim();
+  if (codec.numbers_.empty()) return {queries.begin(), queries.end()};
+  std::vector<double> found(count * d, 0.0);
+  for (std::size_t query = 0; query < count; ++query) {
+    double* own = found.data() + query * d;
     for (std::size_t i = 0; i < d; ++i) {
-      const double weight = queries[query * d + i] * static_cast<double>(codec_.scales_[i]);
-      const std::int8_t* row = codec_.numbers_.data() + i * d;
+      const double weight = queries[query * d + i] * static_cast<double>(codec.scales_[i]);
+      const std::int8_t* row = codec.numbers_.data() + i * d;
       for (std::size_t k = 0; k < d; ++k) own[k] += weight * row[k];
     }
   }
+  return found;
 }
 
-void LevelQueries::set_planes() {
-  const std::size_t d = codec_.dim(), quads = codec_.levels().width() / 4, active = codec_.levels().active();
-  numbers_.assign(lanes_ * quads * 4, 0);
-  scales_.assign(lanes_, 0);
-  columns_.assign(most_sides * lanes_, 0);
-  away_.assign(count_, 0);
-  for (std::size_t query = 0; query < count_; ++query) {
-    const double* own = rotated_.data() + query * d;
-    double largest = 0;
-    for (std::size_t k = 0; k < active; ++k) largest = std::max(largest, std::abs(own[k]));
-    const auto step = static_cast<double>(static_cast<float>(largest / plane_range));
-    for (std::size_t k = 0; k < active; ++k) {
-      double left = own[k], unit = step;
-      for (unsigned plane = 0; plane < planes_ && unit > 0; ++plane) {
-        const std::size_t lane = plane * count_ + query;
-        const double number = std::clamp(std::nearbyint(left / unit), -plane_range, plane_range);
-        numbers_[((lane / 16 * quads + k / 4) * 16 + lane % 16) * 4 + k % 4] = static_cast<std::int8_t>(number);
-        scales_[lane] = static_cast<float>(unit);
-        left -= number * unit;
-        unit = static_cast<double>(static_cast<float>(unit / next_plane));
-      }
-      away_[query] = std::max(away_[query], std::abs(left));
-      if (k < most_sides) columns_[k * lanes_ + query] = static_cast<float>(own[k]);
-    }
+// The coordinates that have levels, in whole quads.
+std::vector<double> LevelQueries::of_levels(const Transform& codec, std::span<const double> rotated,
+                                            std::size_t count) {
+  const std::size_t width = codec.levels().width();
+  std::vector<double> found(count * width, 0.0);
+  for (std::size_t query = 0; query < count; ++query) {
+    std::copy_n(rotated.data() + query * codec.dim(), codec.levels().active(), found.data() + query * width);
   }
-  matrix_ = {numbers_.data(), scales_.data(), columns_.data(), quads, lanes_};
+  return found;
 }
 
 // The products with the mean, or with the mean and each centroid.
@@ -114,6 +105,30 @@ void LevelQueries::set_bases(std::span<const double> queries) {
   }
 }
 
+void LevelQueries::set_sides() {
+  const std::size_t d = codec_.dim(), known = codec_.sides_.size();
+  sides_.assign(2 * sides_places * lanes_, 0);
+  for (std::size_t half = 0; half < 2; ++half) {
+    float* table = sides_.data() + half * sides_places * lanes_;
+    for (std::size_t place = 2; place < sides_places; ++place) {
+      const auto side = half * sides_together + static_cast<std::size_t>(std::bit_width(place)) - 2;
+      for (std::size_t query = 0; query < count_ && side < known; ++query) {
+        const double away = rotated_[query * d + side] * static_cast<double>(codec_.sides_[side]);
+        const double before = static_cast<double>(table[place / 2 * lanes_ + query]);
+        table[place * lanes_ + query] = static_cast<float>(before + (place % 2 != 0 ? away : -away));
+      }
+    }
+  }
+}
+
+// What the sides of a row add, in steps: the first ones, or the others.
+const float* LevelQueries::sides_of(std::size_t half, Sides own) const {
+  const unsigned first = std::min<unsigned>(own.count, sides_together), later = own.count - first;
+  const std::size_t place =
+      half == 0 ? 1u << first | own.above >> later : 1u << later | (own.above & ((1u << later) - 1));
+  return sides_.data() + (half * sides_places + place) * lanes_;
+}
+
 // How far products may be from those of decoded vectors in exact arithmetic. A number of such a vector is off by some
 // roundings of the largest sums on the way to it: of the mean, the centroid, the sides, and the levels.
 void LevelQueries::set_slack(std::span<const double> queries) {
@@ -136,7 +151,7 @@ void LevelQueries::set_slack(std::span<const double> queries) {
     // A sum over the d numbers of a centroid is off by d roundings.
     const double fixed = mean + (matrix + rotated * static_cast<double>(d)) * (farthest + step * sides);
     slack_[query] = static_cast<float>(1.001 * rounding * fixed);
-    more_[query] = static_cast<float>(1.001 * (away_[query] + rounding * (matrix + rotated)));
+    more_[query] = static_cast<float>(1.001 * (planes_.away(query) + rounding * (matrix + rotated)));
   }
 }
 
@@ -144,7 +159,8 @@ std::size_t LevelQueries::read(const RowFinder& rows, std::size_t first, std::si
                                DecodeTrouble* trouble) const {
   const LevelCodec& levels = codec_.levels();
   const std::size_t block_levels = levels.rows() * levels.width();
-  const std::size_t most = std::clamp<std::size_t>(levels_at_once / std::max<std::size_t>(1, block_levels), 1, rows_at_once);
+  const std::size_t most =
+      std::clamp<std::size_t>(levels_at_once / std::max<std::size_t>(1, block_levels), 1, rows_at_once);
   std::size_t end = std::min(stop, first + most), before = std::numeric_limits<std::size_t>::max();
   tile->first = first, tile->count = tile->blocks = 0;
   tile->large.clear();
@@ -182,23 +198,29 @@ void LevelQueries::multiply(Tile* tile) const {
   const LevelCodec& levels = codec_.levels();
   const std::size_t in_block = levels.rows(), width = levels.width();
   tile->products.resize(rows_at_once * lanes_);
+  tile->begun.resize(rows_at_once * lanes_);
+  BeginRow begun[rows_at_once];
   ExpandedRow expanded[rows_at_once];
   for (std::size_t i = 0; i < tile->count; ++i) {
     const auto [block, place] = tile->rows[i];
     const std::size_t slot = block * in_block + place;
     const std::size_t number = levels.centroids() != 0 ? tile->centroids[slot] : 0;
     const Sides sides = codec_.sides_at(tile->sides[block], place);
-    ExpandedRow& row = expanded[i];
-    row = {tile->levels.data() + slot * width, bases_.data() + number * lanes_, tile->products.data() + i * lanes_,
-           codec_.steps_[tile->classes[block]], sides.count, {}};
-    for (unsigned side = 0; side < sides.count; ++side) {
-      const float away = codec_.sides_[side] * row.step;
-      row.weights[side] = (sides.above >> (sides.count - 1 - side) & 1) != 0 ? away : -away;
-    }
+    const float step = codec_.steps_[tile->classes[block]];
+    begun[i] = {bases_.data() + number * lanes_, sides_of(0, sides), sides_of(1, sides), step};
+    expanded[i] = {tile->levels.data() + slot * width,
+                   tile->begun.data() + i * lanes_,
+                   tile->products.data() + i * lanes_,
+                   step,
+                   0,
+                   {}};
   }
-  KDCODE_CHOSEN(product_kernels).expand(&matrix_, expanded, tile->count);
+  const auto& kernels = KDCODE_CHOSEN(level_scan_kernels);
+  kernels.begin(begun, tile->count, lanes_, tile->begun.data());
+  const ExpandMatrix matrix = planes_.matrix();
+  KDCODE_CHOSEN(product_kernels).expand(&matrix, expanded, tile->count);
   for (std::size_t i = 0; i < tile->count; ++i) {
-    KDCODE_CHOSEN(level_scan_kernels).magnitudes(expanded[i].levels, 1, width, tile->magnitudes + i);
+    kernels.magnitudes(expanded[i].levels, 1, width, tile->magnitudes + i);
     tile->lengths[i] = static_cast<float>(tile->magnitudes[i]) * expanded[i].step;
   }
   for (const LargeLevel& level : tile->large) {
@@ -221,8 +243,9 @@ std::size_t LevelQueries::scan(const RowFinder& rows, std::size_t first, std::si
   std::vector<std::int64_t> counts(scan.counts, scan.counts + count_);  // copied, since others may write to them
   std::copy_n(scan.floors, count_, floors.begin());
   for (float& own : slack) own += scan.extra;
-  KeepRows keep{0, 0, count_, lanes_, nullptr, tile.lengths, slack.data(), more_.data(), floors.data(), nullptr, nullptr,
-                scan.room, scan.found, scan.lows, scan.highs, counts.data()};
+  KeepRows keep{
+      0,       0,       count_,    lanes_,     nullptr,   tile.lengths, slack.data(), more_.data(), floors.data(),
+      nullptr, nullptr, scan.room, scan.found, scan.lows, scan.highs,   counts.data()};
   const auto has_room = [&] {
     return std::all_of(counts.begin(), counts.end(), [&](std::int64_t count) {
       const auto room = static_cast<std::int64_t>(scan.room);
@@ -252,10 +275,7 @@ std::size_t LevelQueries::score(const RowFinder& rows, std::size_t first, std::s
     multiply(&tile);
     for (std::size_t query = 0; query < count_; ++query) {
       for (std::size_t i = 0; i < tile.count; ++i) {
-        const float* own = tile.products.data() + i * lanes_ + query;
-        float sum = own[0];
-        for (unsigned plane = 1; plane < planes_; ++plane) sum += own[plane * count_];
-        scores[query * stride + first + i] = sum;
+        scores[query * stride + first + i] = planes_.product(tile.products.data() + i * lanes_, query);
       }
     }
     first = end;

@@ -1,8 +1,6 @@
 // Rows of transform codes times queries: a query is rotated once, and then multiplied with the levels of every row.
 //
-// A rotated query is rounded to planes of int8 numbers, each 1/254 as coarse as the one before. One plane is enough to
-// tell which rows may be among the nearest, three are as precise as float32. Sums of products are whole numbers, so all
-// instruction sets give the same bits.
+// The products are rough where a query has one plane, and their distance from those of decoded vectors is bounded.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +10,7 @@
 #include <vector>
 
 #include "block_rows.hpp"
-#include "product_kernels.hpp"
+#include "query_planes.hpp"
 #include "transform.hpp"
 
 namespace kdcode {
@@ -49,23 +47,22 @@ class LevelQueries {
 
  private:
   struct Tile;
-  void rotate(std::span<const double> queries);
+  static std::vector<double> rotated(const Transform& codec, std::span<const double> queries, std::size_t count);
+  static std::vector<double> of_levels(const Transform& codec, std::span<const double> rotated, std::size_t count);
   void set_bases(std::span<const double> queries);
-  void set_planes();
+  void set_sides();
+  const float* sides_of(std::size_t half, Sides own) const;
   void set_slack(std::span<const double> queries);
   std::size_t read(const RowFinder& rows, std::size_t first, std::size_t stop, Tile* tile,
                    DecodeTrouble* trouble) const;
   void multiply(Tile* tile) const;
 
   const Transform& codec_;
-  std::size_t count_, lanes_;
-  unsigned planes_;
   std::vector<double> rotated_;  // (queries, d)
-  std::vector<double> away_;     // (queries,) the largest distance of a number from its planes
-  std::vector<float> slack_, more_;
-  std::vector<std::int8_t> numbers_;  // as ExpandMatrix has it: lane = plane · queries + query
-  std::vector<float> scales_, columns_, bases_;
-  ExpandMatrix matrix_{};
+  QueryPlanes planes_;
+  std::size_t count_, lanes_;
+  std::vector<float> slack_, more_, bases_;
+  std::vector<float> sides_;  // (2, 128, lanes) what the first six sides of a row add, and the others, in steps
 };
 
 }  // namespace kdcode

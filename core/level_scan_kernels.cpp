@@ -37,6 +37,16 @@ void magnitudes(const std::int8_t* levels, std::size_t n, std::size_t width, std
   for (std::size_t i = 0; i < n; ++i) sums[i] = magnitude(levels + i * width, width);
 }
 
+void begin(const BeginRow* rows, std::size_t n, std::size_t lanes, float* sums) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const BeginRow& row = rows[i];
+    for (std::size_t lane = 0; lane < lanes; lane += 16) {
+      const f32x16 sides = load<f32x16>(row.first + lane) + load<f32x16>(row.later + lane);
+      store(sums + i * lanes + lane, load<f32x16>(row.base + lane) + sides * row.step);
+    }
+  }
+}
+
 void keep(const KeepRows* rows) {
   for (std::size_t i = 0; i < rows->count; ++i) {
     const float length = rows->lengths[i];
@@ -66,6 +76,6 @@ void keep(const KeepRows* rows) {
 
 }  // namespace
 
-const LevelScanKernels KDCODE_KERNELS(level_scan_kernels) = {magnitudes, keep};
+const LevelScanKernels KDCODE_KERNELS(level_scan_kernels) = {magnitudes, begin, keep};
 
 }  // namespace kdcode

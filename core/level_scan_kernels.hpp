@@ -8,6 +8,14 @@
 
 namespace kdcode {
 
+// What a product begins with: that of a query with the centroid of the row and with what its sides add, of which there
+// are two tables.
+struct BeginRow {
+  const float* base;  // (lanes,)
+  const float *first, *later;
+  float step;
+};
+
 // Of `count` rows that follow one another; all arrays of queries are in whole lanes.
 struct KeepRows {
   std::size_t first, count;  // rows
@@ -28,6 +36,8 @@ struct KeepRows {
 struct LevelScanKernels {
   // (n,) sums of the magnitudes of (n, width) levels.
   void (*magnitudes)(const std::int8_t* levels, std::size_t n, std::size_t width, std::uint32_t* sums);
+  // (n, lanes) sums: base + (first + later) · step.
+  void (*begin)(const BeginRow* rows, std::size_t n, std::size_t lanes, float* sums);
   // Keeps the rows whose score may exceed the floor of a query; see Scan.
   void (*keep)(const KeepRows* rows);
 };

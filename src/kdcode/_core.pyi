@@ -40,7 +40,7 @@ class Codewords:
     def decode_ids(self, code_rows: CodeRows, ids: Any, vectors: numpy.typing.NDArray[numpy.float32], zero_row: int) -> int:
         """The same for ids in a tensor of torch; vectors may be infinite."""
 
-    def scan(self, code_rows: CodeRows, scores: Scores, floors: numpy.typing.NDArray[numpy.float32], first: int, stop: int, found: numpy.typing.NDArray[numpy.int64], found_scores: numpy.typing.NDArray[numpy.float32], counts: numpy.typing.NDArray[numpy.int64]) -> tuple[int, bool]:
+    def scan(self, code_rows: CodeRows, scores: Scores, floors: numpy.typing.NDArray[numpy.float32], first: int, stop: int, found: numpy.typing.NDArray[numpy.int64], lows: numpy.typing.NDArray[numpy.float32], highs: numpy.typing.NDArray[numpy.float32], counts: numpy.typing.NDArray[numpy.int64]) -> tuple[int, bool]:
         """
         Keep the rows whose score may exceed a floor; the row that is next, and whether its block is not checked yet.
         """
@@ -137,6 +137,11 @@ class LevelQueries:
         """
         Write the dot products of rows with (q, d) queries into (q, N) scores; as `scan`.
         """
+
+def score_int8(numbers: numpy.typing.NDArray[numpy.int8], scales: numpy.typing.NDArray[numpy.float32], queries: numpy.typing.NDArray[numpy.float64], first: int, stop: int, scores: numpy.typing.NDArray[numpy.float32]) -> None:
+    """
+    Write the dot products of (q, d) queries with some of (N, d) int8 rows times (N,) scales into (q, N).
+    """
 
 class FileStamp:
     """
