@@ -155,8 +155,8 @@ struct HeldScan {
 
 std::pair<std::size_t, bool> bind_scan(const HeldCodec& held, const HeldRows& held_rows, const HeldScan& scores,
                                        const Array<const float, 1>& floors, std::size_t first, std::size_t stop,
-                                       const Array<std::int64_t, 2>& found, const Array<float, 2>& found_scores,
-                                       const Array<std::int64_t, 1>& counts) {
+                                       const Array<std::int64_t, 2>& found, const Array<float, 2>& lows,
+                                       const Array<float, 2>& highs, const Array<std::int64_t, 1>& counts) {
   const CodewordCodec& codec = held.codec();
   const CodeRows rows = checked_rows(held_rows, codec);
   const CodeShape shape = codec.code_shape();
@@ -167,7 +167,8 @@ std::pair<std::size_t, bool> bind_scan(const HeldCodec& held, const HeldRows& he
   if (scores.offsets.size() != 0) expect_shape(scores.offsets, "the offsets", {rows.count});
   expect_shape(floors, "the floors", {queries});
   expect_shape(found, "what is found", {queries, room});
-  expect_shape(found_scores, "its scores", {queries, room});
+  expect_shape(lows, "the lowest scores", {queries, room});
+  expect_shape(highs, "the highest scores", {queries, room});
   expect_shape(counts, "the counts", {queries});
   expect(first <= stop && stop <= rows.count, "a scan goes from one row of the table to another");
   const auto given = [](const Array<const float, 1>& numbers) {
@@ -182,7 +183,8 @@ std::pair<std::size_t, bool> bind_scan(const HeldCodec& held, const HeldRows& he
                   codec.codewords().levels,
                   room,
                   found.data(),
-                  found_scores.data(),
+                  lows.data(),
+                  highs.data(),
                   counts.data()};
   Reached reached;
   {
@@ -222,7 +224,7 @@ void bind_codewords(nb::module_& module) {
       .def("decode_ids", bind_decode_ids, nb::arg("code_rows"), nb::arg("ids"), nb::arg("vectors"), nb::arg("zero_row"),
            "The same for ids in a tensor of torch; vectors may be infinite.")
       .def("scan", bind_scan, nb::arg("code_rows"), nb::arg("scores"), nb::arg("floors"), nb::arg("first"),
-           nb::arg("stop"), nb::arg("found"), nb::arg("found_scores"), nb::arg("counts"),
+           nb::arg("stop"), nb::arg("found"), nb::arg("lows"), nb::arg("highs"), nb::arg("counts"),
            "Keep the rows whose score may exceed a floor; the row that is next, and whether its block is not checked "
            "yet.");
   module.def(

@@ -1,101 +1,12 @@
 // Transform codes and rows of blocks for Python; see bindings.cpp.
+#include "bind_transform.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <mutex>
-#include <tuple>
 #include <vector>
 
-#include "bindings.hpp"
-#include "level_search.hpp"
-#include "transform.hpp"
-
 namespace kdcode {
-namespace {
-
-template <class Value>
-using Vector = Array<const Value, 1>;
-template <class Value>
-using Matrix = Array<const Value, 2>;
-
-// Rows of blocks, with the arrays that they are in.
-struct HeldBlocks {
-  Vector<std::uint8_t> codes, classes, starts, good;  // starts as bytes: they need not be aligned in a file
-  std::vector<std::uint64_t> breaks;
-  std::vector<std::uint32_t> lengths;
-  std::unique_ptr<RowFinder> finder;
-};
-
-void make_blocks(HeldBlocks* self, const Vector<std::uint32_t>& lengths, std::size_t rows, std::size_t rows_per_block,
-                 const Vector<std::uint8_t>& codes, const Vector<std::uint8_t>& classes,
-                 const Vector<std::uint8_t>& starts, const Matrix<std::uint64_t>& breaks,
-                 const Vector<std::uint8_t>& good, const std::vector<std::size_t>& file_starts) {
-  expect(breaks.size() == 0 || breaks.shape(1) == 2, "breaks are pairs of a row and its slot");
-  expect(lengths.size() >= 1 && lengths.size() <= most_classes, "there are 1 to 256 classes of blocks");
-  expect(file_starts.size() == 3, "codes, classes and starts each begin somewhere in the file");
-  new (self) HeldBlocks{codes, classes, starts, good, {}, {}, nullptr};
-  // Breaks and lengths are checked once, and so they are copied: nobody can change them afterwards.
-  self->breaks.assign(breaks.data(), breaks.data() + breaks.size());
-  self->lengths.assign(lengths.data(), lengths.data() + lengths.size());
-  BlockRows held;
-  held.codes = {codes.data(), codes.size(), file_starts[0]};
-  held.classes = {classes.data(), classes.size(), file_starts[1]};
-  held.starts = {starts.data(), starts.size(), file_starts[2]};
-  held.pieces = {good.size() == 0 ? nullptr : good.data(), good.size()};
-  held.rows = rows, held.rows_per_block = rows_per_block, held.breaks = self->breaks;
-  self->finder = std::make_unique<RowFinder>(held, self->lengths);
-  const char* reason = nullptr;
-  if (!self->finder->is_valid(&reason)) {
-    const std::string text = reason;
-    self->~HeldBlocks();
-    refuse("StorageError", text);
-  }
-}
-
-// A codec of the core, with what levels cost once somebody encodes.
-class HeldTransform {
- public:
-  explicit HeldTransform(std::unique_ptr<Transform> codec) : codec_(std::move(codec)) {}
-  const Transform& codec() const { return *codec_; }
-  void prepare(std::span<const float> rotation) { codec_->prepare(rotation); }
-  std::shared_ptr<const LevelCosts> costs(std::uint32_t largest) {
-    const std::lock_guard lock(mutex_);
-    if (!costs_ || largest_ != largest) costs_ = std::make_shared<const LevelCosts>(codec_->levels(), largest);
-    largest_ = largest;
-    return costs_;
-  }
-
- private:
-  std::unique_ptr<Transform> codec_;
-  std::shared_ptr<const LevelCosts> costs_;
-  std::uint32_t largest_ = 0;
-  std::mutex mutex_;
-};
-
-void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_block, unsigned states, bool signs,
-                    std::uint32_t values, const Vector<std::uint8_t>& group_sizes,
-                    const Vector<std::uint8_t>& group_contexts, const Vector<std::uint32_t>& lengths,
-                    const Vector<std::int8_t>& class_contexts, const Vector<std::uint16_t>& magnitudes,
-                    const Vector<std::uint8_t>& weights, const Vector<std::uint16_t>& centroid_frequencies,
-                    const Vector<float>& mean, const Vector<float>& steps, const Vector<float>& sides,
-                    const Matrix<std::int8_t>& matrix, const Vector<float>& matrix_scales,
-                    const Matrix<float>& centroids, float unit) {
-  LevelShape levels;
-  levels.dim = dim, levels.rows = rows_per_block, levels.states = states, levels.has_signs = signs,
-  levels.values = values;
-  levels.group_sizes = group_sizes.span(), levels.group_contexts = group_contexts.span();
-  levels.lengths = lengths.span(), levels.class_contexts = class_contexts.span();
-  levels.magnitudes = magnitudes.span(), levels.weights = weights.span();
-  levels.centroid_frequencies = centroid_frequencies.span();
-  TransformShape shape;
-  shape.mean = mean.span(), shape.steps = steps.span(), shape.sides = sides.span();
-  shape.matrix = matrix.span(), shape.matrix_scales = matrix_scales.span(), shape.centroids = centroids.span(),
-  shape.unit = unit;
-  const char* reason = nullptr;
-  auto made = Transform::make(levels, shape, &reason);
-  if (!made) refuse("OptionError", reason);
-  new (self) HeldTransform(std::move(made));
-}
 
 [[noreturn]] void refuse_rows(const DecodeTrouble& trouble, std::int64_t row, std::size_t rows, std::size_t classes) {
   const std::string which = "row " + std::to_string(row);
@@ -127,7 +38,58 @@ void check_fit(const Transform& codec, const HeldBlocks& blocks) {
   expect(fits, "the rows and the codec must have the same classes of blocks");
 }
 
-using Stopped = std::tuple<std::size_t, std::size_t, std::size_t>;
+namespace {
+
+void make_blocks(HeldBlocks* self, const Vector<std::uint32_t>& lengths, std::size_t rows, std::size_t rows_per_block,
+                 const Vector<std::uint8_t>& codes, const Vector<std::uint8_t>& classes,
+                 const Vector<std::uint8_t>& starts, const Matrix<std::uint64_t>& breaks,
+                 const Vector<std::uint8_t>& good, const std::vector<std::size_t>& file_starts) {
+  expect(breaks.size() == 0 || breaks.shape(1) == 2, "breaks are pairs of a row and its slot");
+  expect(lengths.size() >= 1 && lengths.size() <= most_classes, "there are 1 to 256 classes of blocks");
+  expect(file_starts.size() == 3, "codes, classes and starts each begin somewhere in the file");
+  new (self) HeldBlocks{codes, classes, starts, good, {}, {}, nullptr};
+  // Breaks and lengths are checked once, and so they are copied: nobody can change them afterwards.
+  self->breaks.assign(breaks.data(), breaks.data() + breaks.size());
+  self->lengths.assign(lengths.data(), lengths.data() + lengths.size());
+  BlockRows held;
+  held.codes = {codes.data(), codes.size(), file_starts[0]};
+  held.classes = {classes.data(), classes.size(), file_starts[1]};
+  held.starts = {starts.data(), starts.size(), file_starts[2]};
+  held.pieces = {good.size() == 0 ? nullptr : good.data(), good.size()};
+  held.rows = rows, held.rows_per_block = rows_per_block, held.breaks = self->breaks;
+  self->finder = std::make_unique<RowFinder>(held, self->lengths);
+  const char* reason = nullptr;
+  if (!self->finder->is_valid(&reason)) {
+    const std::string text = reason;
+    self->~HeldBlocks();
+    refuse("StorageError", text);
+  }
+}
+
+void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_block, unsigned states, bool signs,
+                    std::uint32_t values, const Vector<std::uint8_t>& group_sizes,
+                    const Vector<std::uint8_t>& group_contexts, const Vector<std::uint32_t>& lengths,
+                    const Vector<std::int8_t>& class_contexts, const Vector<std::uint16_t>& magnitudes,
+                    const Vector<std::uint8_t>& weights, const Vector<std::uint16_t>& centroid_frequencies,
+                    const Vector<float>& mean, const Vector<float>& steps, const Vector<float>& sides,
+                    const Matrix<std::int8_t>& matrix, const Vector<float>& matrix_scales,
+                    const Matrix<float>& centroids, float unit) {
+  LevelShape levels;
+  levels.dim = dim, levels.rows = rows_per_block, levels.states = states, levels.has_signs = signs,
+  levels.values = values;
+  levels.group_sizes = group_sizes.span(), levels.group_contexts = group_contexts.span();
+  levels.lengths = lengths.span(), levels.class_contexts = class_contexts.span();
+  levels.magnitudes = magnitudes.span(), levels.weights = weights.span();
+  levels.centroid_frequencies = centroid_frequencies.span();
+  TransformShape shape;
+  shape.mean = mean.span(), shape.steps = steps.span(), shape.sides = sides.span();
+  shape.matrix = matrix.span(), shape.matrix_scales = matrix_scales.span(), shape.centroids = centroids.span(),
+  shape.unit = unit;
+  const char* reason = nullptr;
+  auto made = Transform::make(levels, shape, &reason);
+  if (!made) refuse("OptionError", reason);
+  new (self) HeldTransform(std::move(made));
+}
 
 Stopped bind_decode(const HeldTransform& held, const HeldBlocks& blocks, const Vector<std::int64_t>& numbers,
                     const Array<float, 2>& vectors, std::size_t done, std::int64_t zero_row) {

@@ -103,6 +103,7 @@ void choose_isa_or_fail() {
 }  // namespace
 
 void bind_codewords(nb::module_& module);  // bind_codewords.cpp
+void bind_search(nb::module_& module);     // bind_search.cpp
 void bind_symbols(nb::module_& module);    // bind_symbols.cpp
 void bind_transform(nb::module_& module);  // bind_transform.cpp
 
@@ -121,5 +122,6 @@ NB_MODULE(_core, module) {
   bind_bits(module);
   bind_codewords(module);
   bind_transform(module);
+  bind_search(module);
   bind_symbols(module);
 }

@@ -29,14 +29,16 @@ float sum_entries(const Code* codes, std::size_t length, std::size_t size, const
 void keep(const Scan& scan, std::size_t query, const float* sums, std::size_t first, std::size_t count) {
   const float floor = scan.floors[query], slack = scan.slack[query];
   std::int64_t* found = scan.found + query * scan.room;
-  float* scores = scan.scores + query * scan.room;
+  float *lows = scan.lows + query * scan.room, *highs = scan.highs + query * scan.room;
   std::size_t kept = static_cast<std::size_t>(scan.counts[query]);
+  if (kept > scan.room || scan.room - kept < count) return;  // somebody has written to the counts since
   for (std::size_t i = 0; i < count; ++i) {
     const float factor = scan.factors == nullptr ? 1.0f : scan.factors[first + i];
     const float score = sums[i] * factor + (scan.offsets == nullptr ? 0.0f : scan.offsets[first + i]);
     if (!(score + slack * factor > floor)) continue;
     found[kept] = static_cast<std::int64_t>(first + i);
-    scores[kept++] = score;
+    lows[kept] = score - slack * factor;
+    highs[kept++] = score + slack * factor;
   }
   scan.counts[query] = static_cast<std::int64_t>(kept);
 }

@@ -19,7 +19,7 @@ struct Scan {
   const float* levels;   // of row scales
   std::size_t room;      // how many rows can be kept for each query
   std::int64_t* found;   // (queries, room) rows that are kept, written from `counts` on
-  float* scores;         // (queries, room) of these
+  float *lows, *highs;   // (queries, room) between which their scores lie
   std::int64_t* counts;  // (queries,) how many are kept
 };
 

@@ -67,6 +67,8 @@ class Transform {
   void nearest(std::size_t n, const float* coordinates, float trade, std::uint16_t* numbers) const;
 
  private:
+  friend class LevelQueries;
+
   Transform() = default;
   struct Chunk;
   std::size_t read_chunk(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,

@@ -155,7 +155,7 @@ def test_ctrl_c_stops_all_threads(monkeypatch):
 def test_dot_products_are_no_further_off_than_the_bound(kind, dtype):
     coded = coded_table(kind, dtype, rows=400, length=9, size=30, dim=25)
     queries = np.random.default_rng(5).normal(size=(3, 25)) * np.array([[1e-4], [1.0], [1e4]])
-    scores = code_scan.RowScores(coded).of(queries, "dot")
+    scores = code_scan.RowScores(coded, coded._decoder).scanner(queries, "dot")
     tables = coded.codec.score_tables(queries.T).reshape(-1, 3).T.astype(np.float32)
     levels = coded.codec.stored.get("scale_levels", np.ones(256, dtype=np.float32))
     scales = levels[coded.codes[:, -1] if coded.spec.scale_bits else np.zeros(400, dtype=int)]

@@ -40,7 +40,7 @@ class Codewords:
     def decode_ids(self, code_rows: CodeRows, ids: Any, vectors: numpy.typing.NDArray[numpy.float32], zero_row: int) -> int:
         """The same for ids in a tensor of torch; vectors may be infinite."""
 
-    def scan(self, code_rows: CodeRows, scores: Scores, floors: numpy.typing.NDArray[numpy.float32], first: int, stop: int, found: numpy.typing.NDArray[numpy.int64], found_scores: numpy.typing.NDArray[numpy.float32], counts: numpy.typing.NDArray[numpy.int64]) -> tuple[int, bool]:
+    def scan(self, code_rows: CodeRows, scores: Scores, floors: numpy.typing.NDArray[numpy.float32], first: int, stop: int, found: numpy.typing.NDArray[numpy.int64], lows: numpy.typing.NDArray[numpy.float32], highs: numpy.typing.NDArray[numpy.float32], counts: numpy.typing.NDArray[numpy.int64]) -> tuple[int, bool]:
         """
         Keep the rows whose score may exceed a floor; the row that is next, and whether its block is not checked yet.
         """
@@ -117,6 +117,31 @@ class Transform:
 
     def level_bits(self, bits: numpy.typing.NDArray[numpy.float32]) -> None:
         """Write the bits of magnitudes by context and quantizer."""
+
+class LevelQueries:
+    """Queries that are compared with rows of transform codes."""
+
+    def __init__(self, codec: object, queries: numpy.typing.NDArray[numpy.float64], planes: int) -> None: ...
+
+    def slack(self) -> list[tuple[float, float]]:
+        """
+        How far products with each query may be off, and for each unit of a row's magnitudes.
+        """
+
+    def scan(self, rows: BlockRows, factors: numpy.typing.NDArray[numpy.float32], offsets: numpy.typing.NDArray[numpy.float32], extra: float, floors: numpy.typing.NDArray[numpy.float32], first: int, stop: int, found: numpy.typing.NDArray[numpy.int64], lows: numpy.typing.NDArray[numpy.float32], highs: numpy.typing.NDArray[numpy.float32], counts: numpy.typing.NDArray[numpy.int64]) -> tuple[int, int, int]:
+        """
+        Keep the rows whose score may exceed a floor; the row that is next, and which bytes of the file have to be checked first.
+        """
+
+    def score(self, rows: BlockRows, first: int, stop: int, scores: numpy.typing.NDArray[numpy.float32]) -> tuple[int, int, int]:
+        """
+        Write the dot products of rows with (q, d) queries into (q, N) scores; as `scan`.
+        """
+
+def score_int8(numbers: numpy.typing.NDArray[numpy.int8], scales: numpy.typing.NDArray[numpy.float32], queries: numpy.typing.NDArray[numpy.float64], first: int, stop: int, scores: numpy.typing.NDArray[numpy.float32]) -> None:
+    """
+    Write the dot products of (q, d) queries with some of (N, d) int8 rows times (N,) scales into (q, N).
+    """
 
 class FileStamp:
     """

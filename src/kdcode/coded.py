@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kdcode import code_groups
 from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, rows_at_once
 from kdcode.code_scan import CodeScan, RowScores
-from kdcode.codec import Codec, CodecSpec, CodewordCodec, CodewordRows, RowDecoder, Sizes
+from kdcode.codec import Codec, CodecSpec, CodewordCodec, RowDecoder, Sizes
 from kdcode.errors import OptionError, RowError
 from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows
 from kdcode.search import QUERIES_AT_ONCE, Request, exact_nearness
@@ -189,17 +189,15 @@ class CodedTable(TableMapping):
         None where only a pass over `dot_products` tells.
         """
         self.require_rows()
-        if not isinstance(self._decoder, CodewordRows):
-            return None
-        scores = self._scores.of(queries, request.metric)
-        if scores is None:
+        scanner = self._scores.scanner(queries, request.metric)
+        if scanner is None:
             return None
 
         def exact(query: int, rows: IntArray) -> DoubleArray:
             return exact_nearness(self, rows, queries[query], request.metric)
 
         rows = range(len(self))[start : end if end >= 0 else None]
-        return CodeScan(self._decoder, scores, exact, request.k).candidates(rows.start, rows.stop, request.threads)
+        return CodeScan(scanner, exact, request.k).candidates(rows.start, rows.stop, request.threads)
 
     def select(self, key: Key, *, missing: str = "raise") -> CodedTable:
         """The table of some rows, in the order given; their codes and the codec stay as they are.
@@ -335,7 +333,7 @@ class CodedTable(TableMapping):
 
     @cached_property
     def _scores(self) -> RowScores:
-        return RowScores(self)
+        return RowScores(self, self._decoder)
 
     @property
     def _codes_at_once(self) -> int:

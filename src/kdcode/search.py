@@ -179,11 +179,16 @@ def exact_nearness(table: Searchable, rows: IntArray, query: DoubleArray, metric
         if metric == "l2":  # the difference itself: ‖v‖² − 2v·q + ‖q‖² loses the digits of a short distance
             near = -np.linalg.norm(vectors - query, axis=1)
         elif metric == "dot":
-            near = vectors @ query
+            near = _dots(vectors, query)
         else:
-            near = _cosines(vectors @ query, np.linalg.norm(vectors, axis=1) * np.linalg.norm(query))
+            near = _cosines(_dots(vectors, query), np.linalg.norm(vectors, axis=1) * np.linalg.norm(query))
         found[start : start + at_once] = near
     return found
+
+
+def _dots(vectors: DoubleArray, query: DoubleArray) -> DoubleArray:
+    """(n,) dot products of (n, d) vectors, equal of equal vectors wherever they stand: those of a BLAS need not be."""
+    return np.asarray((vectors * query).sum(axis=1))
 
 
 def _cosines(dots: DoubleArray, lengths: DoubleArray) -> DoubleArray:

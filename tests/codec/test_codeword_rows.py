@@ -325,11 +325,11 @@ def test_the_core_refuses_rows_and_vectors_that_do_not_fit():
 def test_the_core_refuses_scans_that_do_not_fit():
     codec = _core.sums(CODEBOOK, FLOATS, MATRIX, FLOATS, FLOATS, 5, 1)
     rows = _core.CodeRows(np.zeros((6, 3), np.uint8), 8, 0, np.empty(0, np.uint8), 0)
-    kept = np.zeros((2, 9), np.int64), np.zeros((2, 9), np.float32), np.zeros(2, np.int64)
+    kept = np.zeros((2, 9), np.int64), *np.zeros((2, 2, 9), np.float32), np.zeros(2, np.int64)
     tables, two = np.zeros((2, 12), np.float32), np.zeros(2, np.float32)
     scores = _core.Scores(tables, two, FLOATS, FLOATS)
     assert codec.scan(rows, scores, two - 1, 0, 6, *kept) == (6, False)
-    assert kept[2].tolist() == [6, 6]
+    assert kept[3].tolist() == [6, 6]
     for wrong in (
         _core.Scores(tables[:, :11].copy(), two, FLOATS, FLOATS),
         _core.Scores(tables, two[:1], FLOATS, FLOATS),
@@ -341,5 +341,5 @@ def test_the_core_refuses_scans_that_do_not_fit():
     with pytest.raises(OptionError, match="from one row of the table to another"):
         codec.scan(rows, scores, two, 0, 7, *kept)
     for count in (-1, 10, 2**62):
-        kept[2][:] = count
+        kept[3][:] = count
         assert codec.scan(rows, scores, two - 1, 0, 6, *kept) == (0, False)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.arrays import FloatArray, IntArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.transform.codes import codes_of
+from kdcode.codec.transform.search import LevelScanner, scores
 from kdcode.stored_array import PackedRows
 
 if TYPE_CHECKING:
@@ -65,6 +66,18 @@ class TransformRowDecoder:
         """Write the vectors of a contiguous tensor of ids, infinite where float32 ends; true, since all are done."""
         self.decode_into(ids.numpy().reshape(-1), vectors, zero_row, False)
         return True
+
+    def scanner(self, queries: DoubleArray) -> LevelScanner:
+        """What compares all rows with (q, d) queries."""
+        return LevelScanner(self._core, self._rows, queries)
+
+    def scores(self, queries: npt.NDArray[Any], threads: int = 1) -> FloatArray:
+        """(q, N) dot products of (q, d) queries with all rows, as precise as float32; no row is decoded.
+
+        Raises:
+            StorageError: bytes that stand for no code, or a damaged file.
+        """
+        return scores(self._core, self._rows, queries, threads)
 
     def codes(self, rows: IntArray) -> npt.NDArray[np.unsignedinteger[Any]]:
         """(n, columns) codes of (n,) rows."""

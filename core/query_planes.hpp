@@ -1,0 +1,54 @@
+// Queries as int8 numbers, for products with rows of int8.
+//
+// A query is rounded to planes of int8, each 1/254 as coarse as the one before: one plane tells which rows may be among
+// the nearest, three are as precise as float32. Sums of products are whole numbers, so all instruction sets give the
+// same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "product_kernels.hpp"
+
+namespace kdcode {
+
+class QueryPlanes {
+ public:
+  // (count, width) finite numbers in 1 to 3 planes; rows of levels are as wide, in whole quads.
+  QueryPlanes(std::span<const double> queries, std::size_t count, unsigned planes);
+
+  std::size_t count() const { return count_; }
+  std::size_t lanes() const { return lanes_; }  // of a row of products: plane · count + query, in sixteens
+  double away(std::size_t query) const { return away_[query]; }  // the largest distance of a number from its planes
+  ExpandMatrix matrix() const { return {numbers_.data(), scales_.data(), nullptr, quads_, lanes_}; }
+
+  // The product with a query, of a row of products.
+  float product(const float* row, std::size_t query) const {
+    float sum = row[query];
+    for (unsigned plane = 1; plane < planes_; ++plane) sum += row[plane * count_ + query];
+    return sum;
+  }
+
+ private:
+  std::size_t count_, lanes_, quads_;
+  unsigned planes_;
+  std::vector<std::int8_t> numbers_;  // as ExpandMatrix has it
+  std::vector<float> scales_;
+  std::vector<double> away_;
+};
+
+// Some of (rows, dim) int8 numbers, and a scale of each row.
+struct Int8Rows {
+  const std::int8_t* numbers;
+  const float* scales;
+  std::size_t rows, dim;
+};
+
+// Writes the products of the rows from `first` to before `stop` with all queries, those of a query `stride` after those
+// of the one before.
+void score_rows(const QueryPlanes& queries, const Int8Rows& rows, std::size_t first, std::size_t stop, float* scores,
+                std::size_t stride);
+
+}  // namespace kdcode

@@ -1,0 +1,103 @@
+"""Rows of transform codes compared with queries by the core, which rotates the queries and never the rows."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kdcode import _core
+from kdcode.arrays import DoubleArray, FloatArray
+from kdcode.codec.transform.rows import BlockRows
+from kdcode.errors import OptionError
+
+_ROUGH, _PRECISE = 1, 3
+"""Planes of int8 numbers that a query is rounded to: to tell which rows may be near, and to be as precise as float32."""
+_NUMBERS_A_CALL = 1 << 24
+"""Levels that one call of the core reads: some 20 ms."""
+_QUERIES_AT_ONCE = 64
+_ONES = _ZEROS = np.empty(0, dtype=np.float32)
+_ROWS_FOR_THREADS = 1 << 14
+"""Rows that are worth a thread."""
+
+
+class LevelScanner:
+    """Compares rows with queries; see `kdcode.code_scan.Scanner`.
+
+    Args:
+        core: the codec.
+        rows: of a table.
+        queries: (q, d) finite numbers.
+    """
+
+    def __init__(self, core: _core.Transform, rows: BlockRows, queries: DoubleArray) -> None:
+        self._rows, self._factors, self._offsets, self._extra = rows, _ONES, _ZEROS, 0.0
+        self._queries = _core.LevelQueries(core, np.ascontiguousarray(queries), _ROUGH)
+        self.queries, self.rows_a_call = len(queries), max(1, _NUMBERS_A_CALL // queries.shape[1])
+
+    def compare_by(self, factors: FloatArray, offsets: FloatArray, extra: float) -> None:
+        """Compare rows by (dot product) · factor + offset.
+
+        Args:
+            factors: (N,), or empty for ones.
+            offsets: (N,), or empty for zeros.
+            extra: how far scores may be off for other reasons than their dot products.
+        """
+        self._factors, self._offsets, self._extra = factors, offsets, extra
+
+    @property
+    def slack(self) -> DoubleArray:
+        """(q, 2) how far dot products may be off: at least, and for each unit of the magnitudes of a row."""
+        return np.array(self._queries.slack())
+
+    def scan(self, first: int, stop: int, floors: FloatArray, kept: tuple[npt.NDArray[Any], ...]) -> int:
+        """Look at the rows from `first` to before `stop`; gives the row that is next, and keeps those above a floor.
+
+        Raises:
+            StorageError: bytes that stand for no code, or a damaged file.
+        """
+        self._rows.notice_changes()
+        while True:
+            first, begin, length = self._queries.scan(
+                self._rows.core, self._factors, self._offsets, self._extra, floors, first, stop, *kept
+            )
+            if not length:
+                return first
+            self._rows.check_bytes(begin, length)
+
+
+def scores(core: _core.Transform, rows: BlockRows, queries: npt.NDArray[Any], threads: int = 1) -> FloatArray:
+    """(q, N) dot products of (q, d) queries with all rows, as precise as float32.
+
+    Raises:
+        StorageError: bytes that stand for no code, or a damaged file.
+    """
+    asked = np.ascontiguousarray(queries, dtype=np.float64)
+    dim = asked.shape[-1]
+    if asked.ndim != 2 or not np.isfinite(asked).all():
+        raise OptionError(f"queries: expected (q, d) finite numbers, got shape {asked.shape}")
+    found = np.empty((len(asked), len(rows)), dtype=np.float32)
+    at_once = max(1, _NUMBERS_A_CALL // dim)
+
+    def fill(part: _core.LevelQueries, to: FloatArray, first: int, stop: int) -> None:
+        while first < stop:
+            reached, begin, length = part.score(rows.core, first, min(stop, first + at_once), to)
+            if length:
+                rows.check_bytes(begin, length)
+            first = reached
+
+    rows.notice_changes()
+    parts = max(1, min(threads, len(rows) // _ROWS_FOR_THREADS))
+    edges = np.linspace(0, len(rows), parts + 1).astype(int).tolist()
+    for start in range(0, len(asked), _QUERIES_AT_ONCE):
+        some = slice(start, start + _QUERIES_AT_ONCE)
+        prepared = _core.LevelQueries(core, asked[some], _PRECISE)
+        if parts == 1:
+            fill(prepared, found[some], 0, len(rows))
+            continue
+        with ThreadPoolExecutor(parts) as pool:
+            for done in [pool.submit(fill, prepared, found[some], *ends) for ends in zip(edges, edges[1:], strict=False)]:
+                done.result()
+    return found
