@@ -233,6 +233,18 @@ class CodedLayer(EmbeddingLayer):
             self._expanded_from = TensorsSeen(own, places_of(self), values=True)
         return ExpandedRows(table, self._buffers["expanded_scales"])
 
+    def scores(self, hidden: Tensor) -> Tensor | None:
+        """(n, d) hidden vectors to their (n, N) products with rows of transform codes, that of the padding id zero.
+
+        None where torch's operators have to make them.
+        """
+        found = self._lookup.scores(self, hidden)
+        if found is None:
+            return None
+        if self.padding_idx is not None:
+            found[:, self.padding_idx] = 0
+        return torch.from_numpy(found)
+
     def kept_or_padded(self, ids: Tensor) -> Tensor:
         """(n,) ids in [0, N) to (n, d) vectors: those that are kept, or `padded_vectors`."""
         return self.expanded_rows().at(ids, self.codec.dtype) if self.is_expanded else self.padded_vectors(ids)

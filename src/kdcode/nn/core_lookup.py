@@ -16,7 +16,7 @@ from torch.compiler import is_compiling
 from kdcode.arrays import FloatArray
 from kdcode.codec import CodewordRows, CodewordSpec, Transform, TransformRowDecoder
 from kdcode.codec_torch import StoredCodec
-from kdcode.codec_torch.parallel import parallel_chunks
+from kdcode.codec_torch.parallel import default_threads, parallel_chunks
 from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.errors import RowError
 from kdcode.nn.layer_content import buffer_of
@@ -74,6 +74,18 @@ class CoreLookup:
             found = found.view(*ids.shape, layer.embedding_dim)
         return found if codec.dtype is torch.float32 else found.to(codec.dtype)
 
+    def scores(self, layer: CodedLayer, hidden: Tensor) -> FloatArray | None:
+        """(n, d) hidden vectors to their (n, N) products with all rows of transform codes, padding counted as others.
+
+        None where torch's operators have to make them.
+        """
+        if hidden.dtype is torch.float64 or not has_numbers(hidden):
+            return None
+        rows = self._rows_of(layer, layer._modules["codec"])
+        if not isinstance(rows, TransformRowDecoder):
+            return None
+        return rows.scores(hidden.detach().double().numpy(), default_threads())
+
     def refresh(self) -> None:
         """Forget where the tensors are."""
         self._seen = None
@@ -86,6 +98,17 @@ class CoreLookup:
             values = isinstance(self._rows, TransformRowDecoder)  # which has copies of what all rows share
             self._seen, self._count = TensorsSeen(own, places_of(layer), values=values), layer.num_embeddings
         return self._rows
+
+
+def has_numbers(tensor: Tensor) -> bool:
+    """Whether a tensor lies in the memory of the CPU, and no graph is recorded; torch.func.vmap has no such tensors."""
+    if type(tensor) is not Tensor or not tensor.is_cpu or is_compiling() or _get_tracing_state() is not None:
+        return False
+    try:
+        _address(tensor)
+    except RuntimeError:
+        return False
+    return True
 
 
 def tensors_of(layer: CodedLayer, codec: Any) -> list[Tensor | None]:  # noqa: ANN401 - a module
