@@ -133,10 +133,8 @@ class RowScores:
                 return None
             with_levels.compare_by(*self._factors_and_offsets(metric), extra)
             return with_levels
-        if not isinstance(codec, CodewordCodec) or not isinstance(self._rows, CodewordRows):
-            return None
-        tables = codec.score_tables(queries.T)
-        if tables is None:
+        tables = codec.score_tables(queries.T) if isinstance(codec, CodewordCodec) else None
+        if tables is None or not isinstance(codec, CodewordCodec) or not isinstance(self._rows, CodewordRows):
             return None
         slack = codec.rounding_of_dots(np.abs(queries)) + extra
         if not _has_room(slack):
