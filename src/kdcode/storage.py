@@ -215,7 +215,7 @@ def _header_of(stream: BinaryIO, file: Path) -> Header:
     except HeaderError:
         stream.seek(0)
         begin = stream.read(9)
-        if begin[8:] != b"{" or any(begin[2:8]):  # a .kdc file has a header of less than 64 KiB, and then its text
+        if len(begin) == 9 and begin[8:] != b"{" and any(begin[2:8]):  # the length of a header stands in two bytes, and then its text
             raise StorageError(_NO_KDC) from None
         raise
 
