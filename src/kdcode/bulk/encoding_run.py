@@ -120,7 +120,7 @@ def encode_parts(
 
 
 class _Run:
-    """Files as they are written, and what is told of them."""
+    """Slices as they are written, and the progress that is reported."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class LocalEngine:
     """Slices one after another, in this process.
 
     Args:
-        threads: on so many threads; on as many as there are CPUs if None.
+        threads: at most; all available CPUs if None.
     """
 
     def __init__(self, threads: int | None = None) -> None:

@@ -104,7 +104,7 @@ def _compared(pairs: RowPairs, weights: npt.ArrayLike | None, part: TablePart) -
 
 
 def relative_error(original: TableSource, copy: TableSource) -> float:
-    """Squared error over variance around the mean, alone: quicker than `compare_tables`, which see."""
+    """Squared error over variance around the mean, as in `compare_tables`, and quicker."""
     pairs = match_rows(as_rows(original), as_rows(copy))
     whole = WholeTable(len(pairs))
     sums = ErrorSums(mean_vector(pairs, None, whole))

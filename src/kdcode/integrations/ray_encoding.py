@@ -27,7 +27,7 @@ from kdcode.cpus import available_cpus
 from kdcode.errors import FileError, KdcodeError, MissingExtraError, OptionError
 
 _SPARE_CPUS = 2
-"""CPUs that Ray is told of beyond those of the workers: without any, what hands out slices would wait for them."""
+"""CPUs that are announced to Ray beyond those of the workers, for the task that hands out slices."""
 _ATTEMPTS = 4
 """How often a slice is handed out whose workers die."""
 _STORE_BYTES, _SLICES_HELD, _BYTES_OF_ID = 256 << 20, 4, 64

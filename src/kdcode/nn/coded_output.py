@@ -269,7 +269,7 @@ def _wide(hidden: torch.dtype, weights: torch.dtype) -> torch.dtype:
 
 
 def _parts(hidden: Tensor, size: int) -> list[tuple[int, Tensor]]:
-    """(n, d) hidden vectors, so many at a time, each with the number of its first."""
+    """(n, d) hidden vectors in parts of `size`, each with the number of its first vector."""
     return [(start, hidden[start : start + size]) for start in range(0, len(hidden), size)]
 
 

@@ -49,7 +49,7 @@ class EncodedBlocks:
 
 
 def block_means(weights: DoubleArray, rows: int) -> DoubleArray:
-    """(m,) the means of (n,) weights over blocks of so many rows."""
+    """(m,) the means of (n,) weights over blocks of `rows` rows."""
     first = np.arange(0, len(weights), rows)
     return np.asarray(np.add.reduceat(weights, first) / np.diff([*first, len(weights)]))
 

@@ -62,7 +62,7 @@ class BlockRows:
         tensors: `codes`, and as far as they are needed `row_classes`, `row_starts` and `row_breaks`.
 
     Raises:
-        StorageError: tensors that are not those of so many rows.
+        StorageError: tensors that are not those of `count` rows.
     """
 
     dtype = np.dtype(np.uint8)
