@@ -13,7 +13,7 @@ namespace kdcode {
 namespace {
 
 constexpr std::size_t most_table_floats = std::size_t{1} << 26;  // 256 MiB
-constexpr std::size_t most_costs = std::size_t{1} << 18;         // of the rows that are searched for together
+constexpr std::size_t most_costs = std::size_t{1} << 20;         // of the rows that are searched for together
 
 template <class Value>
 std::unique_ptr<Value[]> room_for(std::size_t count) {
@@ -116,45 +116,76 @@ TableCosts SumSearch::table_costs(std::size_t position) const {
   return {nullptr, strips() * 16, table, nullptr, length_, table_ ? length_ : 0, length_, strips(), size_};
 }
 
-// Partial codes of one row.
-struct SumSearch::Beam {
-  std::size_t width, kept = 1;
-  std::unique_ptr<float[]> sums, new_sums;            // (width,)
-  std::unique_ptr<std::uint32_t[]> places;            // (width,)
-  std::unique_ptr<std::uint32_t[]> codes, new_codes;  // (width, length) flat codes
-  Floats left, new_left, costs;                       // where there is no table: (width, dim) residuals, and costs
-};
+// Partial codes of some rows, `width` at most of each.
+class SumSearch::Beams {
+ public:
+  Beams(const SumSearch& search, std::size_t rows, std::size_t width) : search_(search), rows_(rows), width_(width) {}
 
-// Adds a position to the partial codes of a row, whose own costs at the position are `own`.
-bool SumSearch::extend(std::size_t position, const float* own, Beam* beam) const {
-  const SumSearchKernels& kernels = KDCODE_CHOSEN(sum_search_kernels);
-  TableCosts costs = table_costs(position);
-  costs.own = own, costs.own_step = 0;
-  costs.flat = beam->codes.get(), costs.depth = table_ ? position : 0;
-  if (!table_) {
-    kernels.costs(beam->left.get(), beam->kept, strips_of(position), true, beam->costs.get());
-    costs.own = beam->costs.get(), costs.own_step = strips() * 16;
+  bool make() {
+    const std::size_t all = rows_ * width_, length = search_.length_, whole = search_.strips() * 16;
+    kept_ = room_for<std::size_t>(rows_);
+    sums_ = room_for<float>(all), new_sums_ = room_for<float>(width_);
+    places_ = room_for<std::uint32_t>(width_);
+    codes_ = room_for<std::uint32_t>(all * length), new_codes_ = room_for<std::uint32_t>(width_ * length);
+    scratch_ = room_for<float>(width_ * whole);
+    if (!kept_ || !sums_ || !new_sums_ || !places_ || !codes_ || !new_codes_ || !scratch_) return false;
+    if (search_.table_) return true;
+    left_ = room_for<float>(all * search_.dim_), new_left_ = room_for<float>(width_ * search_.dim_);
+    costs_ = room_for<float>(width_ * whole);
+    return left_ && new_left_ && costs_;
   }
-  const std::size_t found =
-      kernels.smallest(costs, beam->sums.get(), beam->kept, beam->width, beam->new_sums.get(), beam->places.get());
-  if (found == 0) return false;
-  for (std::size_t i = 0; i < found; ++i) {
-    const std::size_t parent = beam->places[i] / size_;
-    std::uint32_t* codes = beam->new_codes.get() + i * length_;
-    std::copy_n(beam->codes.get() + parent * length_, position, codes);
-    codes[position] = static_cast<std::uint32_t>(position * size_ + beam->places[i] % size_);
-    if (table_) continue;
-    const float* chosen = word(codes[position]);
-    for (std::size_t k = 0; k < dim_; ++k) {
-      beam->new_left[i * dim_ + k] = beam->left[parent * dim_ + k] - chosen[k];
+
+  void begin(const float* centred, std::size_t n) {
+    for (std::size_t row = 0; row < n; ++row) {
+      kept_[row] = 1, sums_[row * width_] = 0;
+      if (left_) std::copy_n(centred + row * search_.dim_, search_.dim_, left_.get() + row * width_ * search_.dim_);
     }
   }
-  beam->kept = found;
-  std::swap(beam->sums, beam->new_sums);
-  std::swap(beam->codes, beam->new_codes);
-  std::swap(beam->left, beam->new_left);
-  return true;
-}
+
+  // Adds a position to the partial codes of a row, whose own costs at the position are `own`.
+  void extend(std::size_t row, std::size_t position, const float* own) {
+    const std::size_t length = search_.length_, dim = search_.dim_, size = search_.size_;
+    const SumSearchKernels& kernels = KDCODE_CHOSEN(sum_search_kernels);
+    std::uint32_t* codes = codes_.get() + row * width_ * length;
+    float *sums = sums_.get() + row * width_, *left = left_ ? left_.get() + row * width_ * dim : nullptr;
+    TableCosts costs = search_.table_costs(position);
+    costs.own = own, costs.own_step = 0;
+    costs.flat = codes, costs.depth = left == nullptr ? position : 0;
+    if (left != nullptr) {
+      kernels.costs(left, kept_[row], search_.strips_of(position), true, costs_.get());
+      costs.own = costs_.get(), costs.own_step = search_.strips() * 16;
+    }
+    const std::size_t found =
+        kernels.smallest(costs, sums, kept_[row], width_, scratch_.get(), new_sums_.get(), places_.get());
+    for (std::size_t i = 0; i < found; ++i) {
+      const std::size_t parent = places_[i] / size;
+      std::uint32_t* own_codes = new_codes_.get() + i * length;
+      std::copy_n(codes + parent * length, position, own_codes);
+      own_codes[position] = static_cast<std::uint32_t>(position * size + places_[i] % size);
+      if (left == nullptr) continue;
+      const float* chosen = search_.word(own_codes[position]);
+      for (std::size_t k = 0; k < dim; ++k) new_left_[i * dim + k] = left[parent * dim + k] - chosen[k];
+    }
+    for (std::size_t i = 0; i < found; ++i)
+      std::copy_n(new_codes_.get() + i * length, position + 1, codes + i * length);
+    std::copy_n(new_sums_.get(), found, sums);
+    if (left != nullptr) std::copy_n(new_left_.get(), found * dim, left);
+    kept_[row] = found;
+  }
+
+  // The flat codes of the smallest sum; null where costs were no numbers.
+  const std::uint32_t* best(std::size_t row) const {
+    return kept_[row] == 0 ? nullptr : codes_.get() + row * width_ * search_.length_;
+  }
+
+ private:
+  const SumSearch& search_;
+  std::size_t rows_, width_;
+  std::unique_ptr<std::size_t[]> kept_;                          // (rows,)
+  Floats sums_, new_sums_;                                       // (rows, width) and (width,)
+  std::unique_ptr<std::uint32_t[]> places_, codes_, new_codes_;  // (width,), (rows, width, length) and (width, length)
+  Floats scratch_, left_, new_left_, costs_;  // the last three where there is no table: residuals, and their costs
+};
 
 // Writes (length, n, strips · 16) costs of (n, dim) rows, which are centred.
 bool SumSearch::own_costs(const float* rows, std::size_t n, Floats* costs) const {
@@ -170,63 +201,61 @@ bool SumSearch::own_costs(const float* rows, std::size_t n, Floats* costs) const
 bool SumSearch::encode(const float* rows, std::size_t n, std::size_t width, std::uint32_t* codes) const {
   const std::size_t whole = strips() * 16;
   std::size_t most = 1;  // as many partial codes as there can be
-  for (std::size_t i = 0; i < length_ && most < width; ++i) most = multiply(most, size_, &most) ? most : width;
-  Beam beam{std::min(width, most), 1, {}, {}, {}, {}, {}, {}, {}, {}};
-  width = beam.width;
-  beam.sums = room_for<float>(width), beam.new_sums = room_for<float>(width);
-  beam.places = room_for<std::uint32_t>(width);
-  beam.codes = room_for<std::uint32_t>(width * length_), beam.new_codes = room_for<std::uint32_t>(width * length_);
-  if (!beam.sums || !beam.new_sums || !beam.places || !beam.codes || !beam.new_codes) return false;
-  if (!table_) {
-    beam.left = room_for<float>(width * dim_), beam.new_left = room_for<float>(width * dim_);
-    beam.costs = room_for<float>(width * whole);
-    if (!beam.left || !beam.new_left || !beam.costs) return false;
-  }
+  for (std::size_t i = 0; i < length_ && most < width; ++i) most = most > width / size_ ? width : most * size_;
+  width = std::min(width, most);
   const std::size_t at_once = std::min(n, std::max<std::size_t>(1, most_costs / (length_ * whole)));
   const Floats centred = room_for<float>(at_once * dim_);
-  if (!centred) return false;
+  Beams beams(*this, at_once, width);
+  if (!centred || !beams.make()) return false;
   for (std::size_t start = 0; start < n; start += at_once) {
     const std::size_t some = std::min(at_once, n - start);
     for (std::size_t i = 0; i < some * dim_; ++i) centred[i] = rows[start * dim_ + i] - mean_[i % dim_];
     Floats costs;
     if (table_ && !own_costs(centred.get(), some, &costs)) return false;
-    for (std::size_t row = 0; row < some; ++row) {
-      beam.kept = 1, beam.sums[0] = 0;
-      if (!table_) std::copy_n(centred.get() + row * dim_, dim_, beam.left.get());
-      std::uint32_t* own = codes + (start + row) * length_;
-      std::fill(own, own + length_, 0u);
-      bool found = true;
-      for (std::size_t i = 0; i < length_ && found; ++i) {
-        found = extend(i, costs ? costs.get() + (i * some + row) * whole : nullptr, &beam);
+    beams.begin(centred.get(), some);
+    for (std::size_t position = 0; position < length_; ++position) {  // rows share a part of the table
+      for (std::size_t row = 0; row < some; ++row) {
+        beams.extend(row, position, table_ ? costs.get() + (position * some + row) * whole : nullptr);
       }
-      for (std::size_t i = 0; i < length_ && found; ++i) {
-        own[order_[i]] = beam.codes[i] - static_cast<std::uint32_t>(i * size_);
+    }
+    for (std::size_t row = 0; row < some; ++row) {
+      const std::uint32_t* flat = beams.best(row);
+      for (std::size_t i = 0; i < length_; ++i) {
+        codes[(start + row) * length_ + order_[i]] =
+            flat == nullptr ? 0 : flat[i] - static_cast<std::uint32_t>(i * size_);
       }
     }
   }
   return true;
 }
 
-// The squared distance between a centred row and a sum of codewords.
-float SumSearch::distance(const float* row, const std::uint32_t* flat) const {
-  float parts[4] = {};
-  for (std::size_t i = 0; i < dim_; ++i) {
-    float left = row[i];
-    for (std::size_t position = 0; position < length_; ++position) left -= word(flat[position])[i];
-    parts[i % 4] += left * left;
+// Writes what is left of a centred row without the codewords of its code, but for that of one position.
+void SumSearch::subtract(const float* row, const std::uint32_t* flat, std::size_t skipped, float* left) const {
+  std::copy_n(row, dim_, left);
+  for (std::size_t position = 0; position < length_; ++position) {
+    if (position == skipped) continue;
+    const float* own = word(flat[position]);
+    for (std::size_t i = 0; i < dim_; ++i) left[i] -= own[i];
   }
+}
+
+float SumSearch::distance(const float* row, const std::uint32_t* flat, float* left) const {
+  subtract(row, flat, length_, left);
+  float parts[4] = {};
+  for (std::size_t i = 0; i < dim_; ++i) parts[i % 4] += left[i] * left[i];
   return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
 bool SumSearch::sweep(const float* rows, std::size_t n, const Sweeps& sweeps, std::uint32_t* codes) const {
   const SumSearchKernels& kernels = KDCODE_CHOSEN(sum_search_kernels);
   const std::size_t whole = strips() * 16;
-  const Floats centred = room_for<float>(n * dim_);
+  const Floats centred = room_for<float>(n * dim_), left = room_for<float>(table_ ? dim_ : n * dim_);
   const auto flat = room_for<std::uint32_t>(n * length_), places = room_for<std::uint32_t>(n),
-             before = room_for<std::uint32_t>(length_);
+             active = room_for<std::uint32_t>(n), before = room_for<std::uint32_t>(length_);
   const auto inverse = room_for<std::size_t>(length_);
-  Floats costs, left;
-  if (!centred || !flat || !places || !before || !inverse) return false;
+  const auto changed = room_for<bool>(n);
+  Floats costs;
+  if (!centred || !left || !flat || !places || !active || !before || !inverse || !changed) return false;
   for (std::size_t i = 0; i < n * dim_; ++i) centred[i] = rows[i] - mean_[i % dim_];
   for (std::size_t i = 0; i < length_; ++i) inverse[order_[i]] = i;
   for (std::size_t row = 0; row < n; ++row) {
@@ -234,48 +263,55 @@ bool SumSearch::sweep(const float* rows, std::size_t n, const Sweeps& sweeps, st
       flat[row * length_ + i] = static_cast<std::uint32_t>(i * size_) + codes[row * length_ + order_[i]];
     }
   }
-  if (table_) {
-    if (!own_costs(centred.get(), n, &costs)) return false;
-  } else {
-    costs = room_for<float>(n * whole), left = room_for<float>(n * dim_);
-    if (!costs || !left) return false;
-  }
-  for (std::size_t s = 0; s < sweeps.count; ++s) {
-    bool changed = false;
+  if (table_ && !own_costs(centred.get(), n, &costs)) return false;
+  if (!table_) costs = room_for<float>(n * whole);
+  if (!costs) return false;
+  std::iota(active.get(), active.get() + n, 0u);
+  std::size_t count = n;
+  for (std::size_t s = 0; s < sweeps.count && count > 0; ++s) {
+    const float temperature = sweeps.temperatures[s];
+    std::fill(changed.get(), changed.get() + n, temperature > 0);
     for (std::size_t visit = s * length_; visit < (s + 1) * length_; ++visit) {
       const std::size_t position = inverse[sweeps.order[visit]];
       TableCosts own = table_costs(position);
       own.own = costs.get() + (table_ ? position * n * whole : 0);
       own.flat = flat.get(), own.skipped = position;
-      if (!table_) {  // what the other codewords leave over
-        std::copy_n(centred.get(), n * dim_, left.get());
+      if (!table_) {
         for (std::size_t row = 0; row < n; ++row) {
-          for (std::size_t i = 0; i < length_; ++i) {
-            if (i == position) continue;
-            const float* other = word(flat[row * length_ + i]);
-            for (std::size_t k = 0; k < dim_; ++k) left[row * dim_ + k] -= other[k];
-          }
+          subtract(centred.get() + row * dim_, flat.get() + row * length_, position, left.get() + row * dim_);
         }
         kernels.costs(left.get(), n, strips_of(position), true, costs.get());
       }
-      const float temperature = sweeps.temperatures[s];
       const float* noise = temperature > 0 ? sweeps.noise + sweeps.places[visit] : nullptr;
-      kernels.choose(own, n, noise, temperature / 2, places.get());  // costs are half of what they stand for
-      for (std::size_t row = 0; row < n; ++row) {
-        std::uint32_t& code = flat[row * length_ + position];
-        const std::uint32_t chosen = static_cast<std::uint32_t>(position * size_) + places[row];
-        if (places[row] >= size_ || chosen == code) continue;
+      // Costs are half of what they stand for.
+      kernels.choose(own, active.get(), count, noise, temperature / 2, places.get());
+      for (std::size_t i = 0; i < count; ++i) {
+        std::uint32_t& code = flat[active[i] * length_ + position];
+        const std::uint32_t chosen = static_cast<std::uint32_t>(position * size_) + places[i];
+        if (places[i] >= size_ || chosen == code) continue;
         code = chosen;
-        changed = true;
+        changed[active[i]] = true;
       }
     }
-    if (!changed && !(sweeps.temperatures[s] > 0)) break;
+    // A row that a sweep without noise leaves as it is would stay so.
+    const auto stays = [&](std::uint32_t row) { return !changed[row]; };
+    count = static_cast<std::size_t>(std::remove_if(active.get(), active.get() + count, stays) - active.get());
+    if (s + 1 < sweeps.count && sweeps.temperatures[s + 1] > 0 && count < n) {
+      std::iota(active.get(), active.get() + n, 0u);
+      count = n;
+    }
   }
   for (std::size_t row = 0; row < n; ++row) {
     std::uint32_t *own = codes + row * length_, *found = flat.get() + row * length_;
-    for (std::size_t i = 0; i < length_; ++i) before[i] = static_cast<std::uint32_t>(i * size_) + own[order_[i]];
+    bool differs = false;
+    for (std::size_t i = 0; i < length_; ++i) {
+      before[i] = static_cast<std::uint32_t>(i * size_) + own[order_[i]];
+      differs |= before[i] != found[i];
+    }
     const float* vector = centred.get() + row * dim_;
-    if (sweeps.keeps_nearer && !(distance(vector, found) < distance(vector, before.get()))) continue;
+    if (!differs) continue;
+    if (sweeps.keeps_nearer && !(distance(vector, found, left.get()) < distance(vector, before.get(), left.get())))
+      continue;
     for (std::size_t i = 0; i < length_; ++i) own[order_[i]] = found[i] - static_cast<std::uint32_t>(i * size_);
   }
   return true;

@@ -58,9 +58,9 @@ class SumSearch {
   WordStrips strips_of(std::size_t position) const;
   TableCosts table_costs(std::size_t position) const;
   bool own_costs(const float* rows, std::size_t n, Floats* costs) const;
-  float distance(const float* row, const std::uint32_t* flat) const;
-  struct Beam;
-  bool extend(std::size_t position, const float* own, Beam* beam) const;
+  void subtract(const float* row, const std::uint32_t* flat, std::size_t skipped, float* left) const;
+  float distance(const float* row, const std::uint32_t* flat, float* left) const;
+  class Beams;
 
   // Codewords of a position have their mean taken away, so that a partial sum can be compared with a whole vector; and
   // positions are in the order of their energy, which falls.

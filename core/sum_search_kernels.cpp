@@ -66,16 +66,21 @@ KDCODE_LANE void consider(Smallest* found, f32x16 cost, std::size_t strip) {
   found->place = select(better, numbers_from(16 * strip), found->place);
 }
 
-KDCODE_LANE std::uint32_t place_of(const Smallest& found) {
-  float costs[16];
-  std::int32_t places[16];
-  store(costs, found.cost);
-  store(places, found.place);
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < 16; ++i) {
-    if (costs[i] < costs[best] || (costs[i] == costs[best] && places[i] < places[best])) best = i;
+template <class T, int N>
+KDCODE_LANE T least_of(Vector<T, N> lanes) {
+  if constexpr (N > 4) {
+    return least_of(smaller(low_half(lanes), high_half(lanes)));
+  } else {
+    const T a = lanes.raw[0] < lanes.raw[1] ? lanes.raw[0] : lanes.raw[1];
+    const T b = lanes.raw[2] < lanes.raw[3] ? lanes.raw[2] : lanes.raw[3];
+    return a < b ? a : b;
   }
-  return static_cast<std::uint32_t>(places[best]);
+}
+
+KDCODE_LANE std::uint32_t place_of(const Smallest& found) {
+  const i32x16 beyond = splat<i32x16>(0x7fffffff);
+  const i32x16 is_least = found.cost == splat<f32x16>(least_of(found.cost));
+  return static_cast<std::uint32_t>(least_of(select(is_least, found.place, beyond)));
 }
 
 void nearest(const float* rows, std::size_t n, WordStrips words, std::int64_t* places) {
@@ -121,51 +126,72 @@ KDCODE_LANE void row_costs(const TableCosts& costs, std::size_t row, Finish fini
   for (; strip < costs.strips; ++strip) add_table<1>(costs, row, strip, finish);
 }
 
-void choose(TableCosts costs, std::size_t n, const float* noise, float temperature, std::uint32_t* places) {
-  for (std::size_t row = 0; row < n; ++row) {
+void choose(TableCosts costs, const std::uint32_t* rows, std::size_t count, const float* noise, float temperature,
+            std::uint32_t* places) {
+  for (std::size_t i = 0; i < count; ++i) {
     Smallest found;
     if (noise == nullptr) {
-      row_costs(costs, row,
+      row_costs(costs, rows[i],
                 [&](std::size_t strip, f32x16 cost) __attribute__((always_inline)) { consider(&found, cost, strip); });
     } else {
-      const float* own = noise + row * costs.size;
-      row_costs(costs, row, [&](std::size_t strip, f32x16 cost) __attribute__((always_inline)) {
+      const float* own = noise + rows[i] * costs.size;
+      row_costs(costs, rows[i], [&](std::size_t strip, f32x16 cost) __attribute__((always_inline)) {
         consider(&found, cost - load<f32x16>(own + 16 * strip) * temperature, strip);
       });
     }
-    places[row] = place_of(found);
+    places[i] = place_of(found);
   }
 }
 
-std::size_t smallest(TableCosts costs, const float* parents, std::size_t n, std::size_t width, float* sums,
-                     std::uint32_t* places) {
-  const std::size_t rest = costs.size - 16 * (costs.strips - 1);  // codewords of the last strip
-  const std::uint32_t last = (1u << rest) - 1;
-  std::size_t count = 0;
-  float limit = no_cost;
+// The number in place `width`, from 1, of sixteen in rising order.
+KDCODE_LANE float in_order(f32x16 lanes, std::size_t width) {
+  float all[16];
+  store(all, lanes);
+  i32x16 below = {};
+  for (const float other : all) below -= splat<f32x16>(other) < lanes;  // true is -1
+  const f32x16 low = select(below < static_cast<std::int32_t>(width), lanes, splat<f32x16>(-no_cost));
+  store(all, low);
+  float most = all[0];
+  for (const float other : all) most = other > most ? other : most;
+  return most;
+}
+
+std::size_t smallest(TableCosts costs, const float* parents, std::size_t n, std::size_t width, float* scratch,
+                     float* sums, std::uint32_t* places) {
+  const std::size_t whole = 16 * costs.strips, rest = costs.size - (whole - 16);  // codewords of the last strip
+  const i32x16 beyond = numbers_from(0) >= static_cast<std::int32_t>(rest);
+  f32x16 least = splat<f32x16>(no_cost);
   for (std::size_t parent = 0; parent < n; ++parent) {
     const float before = parents[parent];
+    float* own = scratch + parent * whole;
     row_costs(costs, parent, [&](std::size_t strip, f32x16 cost) __attribute__((always_inline)) {
       cost += before;
-      std::uint32_t below = lane_mask(cost < splat<f32x16>(limit));
-      if (strip + 1 == costs.strips) below &= last;
-      if (below == 0) return;
-      float found[16];
-      store(found, cost);
-      for (; below != 0; below &= below - 1) {
-        const std::size_t lane = static_cast<std::size_t>(__builtin_ctz(below));
-        if (!(found[lane] < limit)) continue;
-        if (count < width) ++count;
-        std::size_t place = count - 1;
-        for (; place > 0 && found[lane] < sums[place - 1]; --place) {
-          sums[place] = sums[place - 1];
-          places[place] = places[place - 1];
-        }
-        sums[place] = found[lane];
-        places[place] = static_cast<std::uint32_t>(parent * costs.size + 16 * strip + lane);
-        if (count == width) limit = sums[count - 1];
-      }
+      if (strip + 1 == costs.strips) cost = select(beyond, splat<f32x16>(no_cost), cost);
+      store(own + 16 * strip, cost);
+      least = smaller(cost, least);
     });
+  }
+  // So many lanes have a cost that is no higher, so no higher one can be among the smallest.
+  float limit = width <= 16 ? in_order(least, width) : no_cost;
+  std::size_t count = 0;
+  for (std::size_t strip = 0; strip < n * costs.strips; ++strip) {
+    const float* found = scratch + 16 * strip;
+    std::uint32_t low = lane_mask(load<f32x16>(found) <= splat<f32x16>(limit));
+    for (; low != 0; low &= low - 1) {
+      const auto lane = static_cast<std::size_t>(__builtin_ctz(low));
+      const float sum = found[lane];
+      if (!(sum < no_cost) || (count == width && !(sum < sums[count - 1]))) continue;
+      if (count < width) ++count;
+      std::size_t place = count - 1;
+      for (; place > 0 && sum < sums[place - 1]; --place) {
+        sums[place] = sums[place - 1];
+        places[place] = places[place - 1];
+      }
+      sums[place] = sum;
+      const std::size_t parent = strip / costs.strips;
+      places[place] = static_cast<std::uint32_t>(parent * costs.size + 16 * (strip - parent * costs.strips) + lane);
+    }
+    if (count == width && sums[count - 1] < limit) limit = sums[count - 1];
   }
   return count;
 }

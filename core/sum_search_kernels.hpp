@@ -33,13 +33,14 @@ struct SumSearchKernels {
   void (*nearest)(const float* rows, std::size_t n, WordStrips words, std::int64_t* places);
   // Writes (n, count · 16) costs, without ½‖w‖² where `norms` is false.
   void (*costs)(const float* rows, std::size_t n, WordStrips words, bool norms, float* costs);
-  // Writes the place of the smallest cost less `temperature` times the noise for each of n rows; a place of `size` or
-  // more means none. Noise is read from noise + r · size on, in whole strips; null for none.
-  void (*choose)(TableCosts costs, std::size_t n, const float* noise, float temperature, std::uint32_t* places);
-  // Looks for the `width` smallest sums of costs of `parents` and of their codewords. Writes the sums in rising order,
-  // with parent · size + place. Gives how many there are.
-  std::size_t (*smallest)(TableCosts costs, const float* parents, std::size_t n, std::size_t width, float* sums,
-                          std::uint32_t* places);
+  // Writes the place of the smallest cost less `temperature` times the noise for each of `count` rows; a place of
+  // `size` or more means none. The noise of row r is read from noise + r · size on, in whole strips; null for none.
+  void (*choose)(TableCosts costs, const std::uint32_t* rows, std::size_t count, const float* noise, float temperature,
+                 std::uint32_t* places);
+  // Looks for the `width` smallest sums of the costs of n parents and of their codewords. Writes the sums in rising
+  // order, with parent · size + place. Gives how many there are. `scratch` has room for n rows of costs.
+  std::size_t (*smallest)(TableCosts costs, const float* parents, std::size_t n, std::size_t width, float* scratch,
+                          float* sums, std::uint32_t* places);
 };
 
 KDCODE_DECLARE_KERNELS(SumSearchKernels, sum_search_kernels)
