@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "dispatch.hpp"
+#include "product_kernels.hpp"
 #include "sum_search.hpp"
 
 namespace kdcode {
@@ -20,6 +22,14 @@ void bind_nearest(const Rows& rows, const Rows& words, const Array<std::int64_t,
   if (!nearest_words(rows.data(), rows.shape(0), words.data(), words.shape(0), words.shape(1), labels.data())) {
     throw std::bad_alloc();
   }
+}
+
+void bind_multiply(const Rows& rows, const Rows& matrix, const Array<float, 2>& products) {
+  expect_shape(matrix, "the matrix", {rows.shape(1), matrix.shape(1)});
+  expect_shape(products, "the products", {rows.shape(0), matrix.shape(1)});
+  const ReleaseGil released(rows.size() * matrix.shape(1));
+  KDCODE_CHOSEN(product_kernels)
+      .multiply(rows.data(), rows.shape(0), rows.shape(1), matrix.data(), matrix.shape(1), products.data());
 }
 
 void bind_add_rows(const Rows& rows, const Integers<2>& codes, std::size_t position,
@@ -151,6 +161,8 @@ void bind_sweep(const HeldSearch& held, const Rows& rows, const Codes& codes,
 void bind_learning(nb::module_& module) {
   module.def("nearest", bind_nearest, nb::arg("rows"), nb::arg("words"), nb::arg("labels"),
              "Write the place of the nearest of (K, d) codewords for each of (n, d) rows.");
+  module.def("multiply", bind_multiply, nb::arg("rows"), nb::arg("matrix"), nb::arg("products"),
+             "Write the products of (n, k) rows and a (k, m) matrix.");
   module.def("add_rows", bind_add_rows, nb::arg("rows"), nb::arg("codes"), nb::arg("position"), nb::arg("weights"),
              nb::arg("first"), nb::arg("sums"),
              "Add (n, d) rows, by weight, to the sums of the codewords `first`, `first + 1`, ... of a position.");

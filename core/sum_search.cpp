@@ -12,8 +12,10 @@
 namespace kdcode {
 namespace {
 
-constexpr std::size_t most_table_floats = std::size_t{1} << 26;  // 256 MiB
-constexpr std::size_t most_costs = std::size_t{1} << 20;         // of the rows that are searched for together
+// A table that fits in the cache is always quicker than residuals; a larger one where vectors are wide enough.
+constexpr std::size_t small_table = std::size_t{1} << 22, most_table = std::size_t{1} << 26;
+constexpr std::size_t dims_for_position = 8;
+constexpr std::size_t most_costs = std::size_t{1} << 20;  // of the rows that are searched for together
 
 template <class Value>
 std::unique_ptr<Value[]> room_for(std::size_t count) {
@@ -100,7 +102,8 @@ bool SumSearch::take(const float* words) {
     write_strips(own, size_, dim_, strips_.get() + place(position));
   }
   std::size_t floats;
-  if (length_ == 1 || !multiply(flat, length_ * whole, &floats) || floats > most_table_floats) return true;
+  if (length_ == 1 || !multiply(flat, length_ * whole, &floats) || floats > most_table) return true;
+  if (floats > small_table && dims_for_position * length_ > dim_) return true;
   table_ = room_for<float>(floats);
   if (!table_) return false;
   for (std::size_t i = 0; i < length_ * book; ++i) centred[i] = -words_[i];  // costs are of −x·w
@@ -229,18 +232,17 @@ bool SumSearch::encode(const float* rows, std::size_t n, std::size_t width, std:
   return true;
 }
 
-// Writes what is left of a centred row without the codewords of its code, but for that of one position.
-void SumSearch::subtract(const float* row, const std::uint32_t* flat, std::size_t skipped, float* left) const {
+// Writes what is left of a centred row without the codewords of its code.
+void SumSearch::subtract(const float* row, const std::uint32_t* flat, float* left) const {
   std::copy_n(row, dim_, left);
   for (std::size_t position = 0; position < length_; ++position) {
-    if (position == skipped) continue;
     const float* own = word(flat[position]);
     for (std::size_t i = 0; i < dim_; ++i) left[i] -= own[i];
   }
 }
 
 float SumSearch::distance(const float* row, const std::uint32_t* flat, float* left) const {
-  subtract(row, flat, length_, left);
+  subtract(row, flat, left);
   float parts[4] = {};
   for (std::size_t i = 0; i < dim_; ++i) parts[i % 4] += left[i] * left[i];
   return (parts[0] + parts[1]) + (parts[2] + parts[3]);
@@ -249,13 +251,16 @@ float SumSearch::distance(const float* row, const std::uint32_t* flat, float* le
 bool SumSearch::sweep(const float* rows, std::size_t n, const Sweeps& sweeps, std::uint32_t* codes) const {
   const SumSearchKernels& kernels = KDCODE_CHOSEN(sum_search_kernels);
   const std::size_t whole = strips() * 16;
-  const Floats centred = room_for<float>(n * dim_), left = room_for<float>(table_ ? dim_ : n * dim_);
+  const Floats centred = room_for<float>(n * dim_), left = room_for<float>(n * dim_);
+  const Floats others = room_for<float>(table_ ? 0 : n * dim_);
   const auto flat = room_for<std::uint32_t>(n * length_), places = room_for<std::uint32_t>(n),
-             active = room_for<std::uint32_t>(n), before = room_for<std::uint32_t>(length_);
+             active = room_for<std::uint32_t>(n), all = room_for<std::uint32_t>(n),
+             before = room_for<std::uint32_t>(length_);
   const auto inverse = room_for<std::size_t>(length_);
   const auto changed = room_for<bool>(n);
   Floats costs;
-  if (!centred || !left || !flat || !places || !active || !before || !inverse || !changed) return false;
+  if (!centred || !left || !flat || !others || !places || !active || !all || !before || !inverse || !changed)
+    return false;
   for (std::size_t i = 0; i < n * dim_; ++i) centred[i] = rows[i] - mean_[i % dim_];
   for (std::size_t i = 0; i < length_; ++i) inverse[order_[i]] = i;
   for (std::size_t row = 0; row < n; ++row) {
@@ -266,7 +271,11 @@ bool SumSearch::sweep(const float* rows, std::size_t n, const Sweeps& sweeps, st
   if (table_ && !own_costs(centred.get(), n, &costs)) return false;
   if (!table_) costs = room_for<float>(n * whole);
   if (!costs) return false;
-  std::iota(active.get(), active.get() + n, 0u);
+  std::iota(all.get(), all.get() + n, 0u);
+  std::copy_n(all.get(), n, active.get());
+  for (std::size_t row = 0; row < n && !table_; ++row) {
+    subtract(centred.get() + row * dim_, flat.get() + row * length_, left.get() + row * dim_);
+  }
   std::size_t count = n;
   for (std::size_t s = 0; s < sweeps.count && count > 0; ++s) {
     const float temperature = sweeps.temperatures[s];
@@ -276,28 +285,30 @@ bool SumSearch::sweep(const float* rows, std::size_t n, const Sweeps& sweeps, st
       TableCosts own = table_costs(position);
       own.own = costs.get() + (table_ ? position * n * whole : 0);
       own.flat = flat.get(), own.skipped = position;
-      if (!table_) {
-        for (std::size_t row = 0; row < n; ++row) {
-          subtract(centred.get() + row * dim_, flat.get() + row * length_, position, left.get() + row * dim_);
-        }
-        kernels.costs(left.get(), n, strips_of(position), true, costs.get());
+      for (std::size_t i = 0; i < count && !table_; ++i) {  // what the other codewords leave over
+        const float* word_now = word(flat[active[i] * length_ + position]);
+        for (std::size_t k = 0; k < dim_; ++k) others[i * dim_ + k] = left[active[i] * dim_ + k] + word_now[k];
       }
+      if (!table_) kernels.costs(others.get(), count, strips_of(position), true, costs.get());
       const float* noise = temperature > 0 ? sweeps.noise + sweeps.places[visit] : nullptr;
       // Costs are half of what they stand for.
-      kernels.choose(own, active.get(), count, noise, temperature / 2, places.get());
+      kernels.choose(own, table_ ? active.get() : all.get(), count, noise, temperature / 2, places.get());
       for (std::size_t i = 0; i < count; ++i) {
         std::uint32_t& code = flat[active[i] * length_ + position];
         const std::uint32_t chosen = static_cast<std::uint32_t>(position * size_) + places[i];
         if (places[i] >= size_ || chosen == code) continue;
         code = chosen;
         changed[active[i]] = true;
+        for (std::size_t k = 0; k < dim_ && !table_; ++k) {
+          left[active[i] * dim_ + k] = others[i * dim_ + k] - word(chosen)[k];
+        }
       }
     }
     // A row that a sweep without noise leaves as it is would stay so.
     const auto stays = [&](std::uint32_t row) { return !changed[row]; };
     count = static_cast<std::size_t>(std::remove_if(active.get(), active.get() + count, stays) - active.get());
     if (s + 1 < sweeps.count && sweeps.temperatures[s + 1] > 0 && count < n) {
-      std::iota(active.get(), active.get() + n, 0u);
+      std::copy_n(all.get(), n, active.get());
       count = n;
     }
   }

@@ -58,7 +58,7 @@ class SumSearch {
   WordStrips strips_of(std::size_t position) const;
   TableCosts table_costs(std::size_t position) const;
   bool own_costs(const float* rows, std::size_t n, Floats* costs) const;
-  void subtract(const float* row, const std::uint32_t* flat, std::size_t skipped, float* left) const;
+  void subtract(const float* row, const std::uint32_t* flat, float* left) const;
   float distance(const float* row, const std::uint32_t* flat, float* left) const;
   class Beams;
 

@@ -197,6 +197,9 @@ def nearest(rows: numpy.typing.NDArray[numpy.float32], words: numpy.typing.NDArr
     Write the place of the nearest of (K, d) codewords for each of (n, d) rows.
     """
 
+def multiply(rows: numpy.typing.NDArray[numpy.float32], matrix: numpy.typing.NDArray[numpy.float32], products: numpy.typing.NDArray[numpy.float32]) -> None:
+    """Write the products of (n, k) rows and a (k, m) matrix."""
+
 def add_rows(rows: numpy.typing.NDArray[numpy.float32], codes: numpy.typing.NDArray[numpy.integer[Any]], position: int, weights: numpy.typing.NDArray[numpy.float32], first: int, sums: numpy.typing.NDArray[numpy.float32]) -> None:
     """
     Add (n, d) rows, by weight, to the sums of the codewords `first`, `first + 1`, ... of a position.

@@ -83,7 +83,11 @@ def parallel_chunks(work: Callable[[Item], None], items: Sequence[Item], threads
 
 @functools.cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "kdcode")
+    return ThreadPoolExecutor(threads, "kdcode", _work_alone)
+
+
+def _work_alone() -> None:
+    _chosen.count = 1  # chunks within chunks: those who wait for them must not take the place of those who work
 
 
 class _Blas:

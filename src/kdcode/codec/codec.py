@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors, rows_at_once
-from kdcode.codec.beam_search import within_reach
 from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_forms import RowForms
 from kdcode.codec.row_scales import directions
 from kdcode.codec.spec import CodecSpec, check_values
+from kdcode.codec.sum_search import within_reach
 from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import PackedRows
 
@@ -36,10 +36,6 @@ class RowDecoder(Protocol):
         Raises:
             StorageError: a code is not one of the codec, or the file is damaged.
         """
-
-
-Search = Callable[[Any, FloatArray, int, int], CodeArray]
-"""Called with a codec, (n, d) vectors, a beam and sweeps; gives (n, D) codes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,16 +209,15 @@ class Codec(RowForms, ABC):
         vectors = self.compose(codes)
         return _as_float32(vectors, codes) if self.may_overflow else vectors
 
-    def encode(
-        self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4, search: Search | None = None
-    ) -> CodeArray:
+    def encode(self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4) -> CodeArray:
         """Codes whose vectors are near the given ones in squared distance, found by beam search and ICM sweeps.
+
+        Many rows are searched on several threads; see `kdcode.threads.using_threads`.
 
         Args:
             vectors: (d,) or (n, d) finite numbers.
             beam: partial codes kept per vector while positions are chosen one after another.
             sweeps: passes that reconsider one position at a time afterwards.
-            search: finds (n, D) codes in another way than `search_codes`.
 
         Returns:
             (columns,) or (n, columns) codes.
@@ -232,20 +227,16 @@ class Codec(RowForms, ABC):
             raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
         rows = np.atleast_2d(array)
         wanted = within_reach((directions(rows) if self.spec.scale_bits else rows) / np.float64(self.unit))
-        codes = (search or type(self).search_codes)(self._in_units, wanted, beam, sweeps)
+        codes = self._in_units.search_codes(wanted, beam, sweeps)
         return self.with_scale_level(codes, rows).reshape(*array.shape[:-1], len(self.spec.widths))
 
     def with_scale_level(self, codes: CodeArray, vectors: FloatArray) -> CodeArray:
         """(n, columns): (n, D) codes with the level of the scale of (n, d) vectors, where rows have scales."""
         return codes
 
+    @abstractmethod
     def search_codes(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
-        """(n, D) codes of (n, d) vectors, before row scales, chunk by chunk."""
-        codes = np.empty((len(vectors), self.spec.code_length), dtype=np.int64)
-        at_once = self._rows_at_once(beam)
-        for start in range(0, len(vectors), at_once):
-            codes[start : start + at_once] = self._search(vectors[start : start + at_once], beam, sweeps)
-        return codes
+        """(n, D) codes of (n, d) vectors, before row scales."""
 
     @abstractmethod
     def compose(self, codes: IntArray) -> FloatArray:
@@ -269,14 +260,6 @@ class Codec(RowForms, ABC):
             sizes: (q, d) absolute values of the queries.
         """
         raise NotImplementedError
-
-    @abstractmethod
-    def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
-        """(n, D) codes of a chunk of (n, d) vectors."""
-
-    @abstractmethod
-    def _rows_at_once(self, beam: int) -> int:
-        """Rows that a search works on at a time."""
 
     def _sum_of_largest(self, name: str) -> float:
         """The largest numbers of each leading index of a weight, added up."""

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec.beam_search import within_reach
 from kdcode.codec.codec import CodeArray, Codec
 from kdcode.codec.codeword_rows import CodewordRows
 from kdcode.codec.row_scales import length_ratios, nearest_level
+from kdcode.codec.sum_search import product, within_reach
 from kdcode.stored_array import PackedRows
 
 
@@ -83,7 +83,14 @@ class CodewordCodec(Codec):
 
     def reduced(self, vectors: FloatArray) -> FloatArray:
         """(n, d) vectors in the (n, k) coordinates of `reduced_basis`."""
-        return within_reach(vectors @ self.reduced_basis[0])
+        return in_coordinates(vectors, self.reduced_basis[0])
+
+
+def in_coordinates(vectors: FloatArray, basis: DoubleArray) -> FloatArray:
+    """(n, d) vectors times a (d, k) basis of any scale, within reach of a search."""
+    unit = float(np.abs(basis).max()) or 1.0
+    turned = product(within_reach(vectors * unit), np.asarray(basis / unit, dtype=np.float32))
+    return within_reach(turned)
 
 
 def _as_rows(codes: IntArray) -> tuple[npt.NDArray[Any], int]:

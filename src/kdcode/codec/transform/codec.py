@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kdcode import _core, bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
-from kdcode.codec.codec import CodeArray, Codec, Search
+from kdcode.codec.codec import CodeArray, Codec
 from kdcode.codec.row_writing import RowWriter, written
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform.blocks import EncodedBlocks, block_means, row_numbers
@@ -216,7 +216,7 @@ class Transform(Codec):
         """(N, 16) hashes of codes, which differ where codes do, but for chances below 2⁻⁹⁰."""
         columns = len(self.spec.widths)
         factors = np.random.default_rng(0).integers(0, 1 << 64, size=(columns, 2), dtype=np.uint64)
-        found, decoder, at_once = np.empty((len(rows), 2), dtype=np.uint64), self.decoder(rows), self._rows_at_once()
+        found, decoder, at_once = np.empty((len(rows), 2), dtype=np.uint64), self.decoder(rows), self.spec.rows_per_block
         for start in range(0, len(rows), at_once):
             numbers = np.arange(start, min(start + at_once, len(rows)))
             found[numbers] = decoder.codes(numbers).astype(np.uint64) @ factors
@@ -338,15 +338,14 @@ class Transform(Codec):
     # Encoding.
 
     def encode(
-        self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4, search: Search | None = None
+        self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4
     ) -> CodeArray:
         """Codes whose vectors are near the given ones: the least squared error plus λ times bits.
 
         Args:
             vectors: (d,) or (n, d) finite numbers.
-            beam: has no effect, nor have `sweeps` and `search`, since the Viterbi algorithm considers all paths.
+            beam: has no effect, nor have `sweeps`, since the Viterbi algorithm considers all paths.
             sweeps: see `beam`.
-            search: see `beam`.
 
         Returns:
             (columns,) or (n, columns) codes.
@@ -493,8 +492,6 @@ class Transform(Codec):
         most += 0.0 if self.centroids is None else self.centroids.largest
         return most * self.spec.embedding_dim + float(np.abs(self.stored["mean"]).max())
 
-    def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
+    def search_codes(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
+        """(n, D) codes of (n, d) vectors."""
         return self.encode(vectors)[:, : self.spec.code_length]
-
-    def _rows_at_once(self, beam: int = 0) -> int:
-        return self.spec.rows_per_block  # not used: `encode` finds codes in its own way
