@@ -59,12 +59,12 @@ def using_threads(count: int | None = None) -> Iterator[int]:
 
 
 def parallel_chunks(work: Callable[[Item], None], items: Sequence[Item], threads: int | None = None) -> None:
-    """Call `work` on every item, on as many threads as `using_threads` or `default_threads` says.
+    """Call `work` on every item, on as many threads as `using_threads` says, or else `threads` or `default_threads`.
 
     What the calls write must not overlap. Results cannot depend on the number of threads, as long as `work` depends on
     its item alone.
     """
-    threads = min(threads or default_threads(), len(items))
+    threads = min(_chosen.count or threads or default_threads(), len(items))
     if threads <= 1:
         for item in items:
             work(item)

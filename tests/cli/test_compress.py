@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import kdcode
 from kdcode.cli import main
-from kdcode.codec_torch.parallel import using_threads
+from kdcode.threads import using_threads
 from kdcode.data import glove_50d
 from kdcode.evaluation import reconstruction
 from kdcode.file_locks import new_temporary

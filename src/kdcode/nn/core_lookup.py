@@ -16,10 +16,10 @@ from torch.compiler import is_compiling
 from kdcode.arrays import FloatArray
 from kdcode.codec import CodewordRows, Transform, TransformRowDecoder
 from kdcode.codec_torch import StoredCodec
-from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.errors import RowError
 from kdcode.nn.layer_content import buffer_of
+from kdcode.threads import parallel_chunks
 
 if TYPE_CHECKING:
     from kdcode.nn.coded_layer import CodedLayer
@@ -165,7 +165,7 @@ def _decode_on_threads(rows: Decoder, picked: Rows, vectors: FloatArray, padding
         some = slice(start, start + _ROWS_FOR_THREADS)
         rows.decode_into(picked[some], vectors[some], padding, False)
 
-    parallel_chunks(decode, range(0, len(picked), _ROWS_FOR_THREADS), torch.device("cpu"))
+    parallel_chunks(decode, range(0, len(picked), _ROWS_FOR_THREADS), torch.get_num_threads())
 
 
 def _by_numpy(layer: CodedLayer, ids: Tensor) -> FloatArray:

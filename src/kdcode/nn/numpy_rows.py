@@ -16,10 +16,10 @@ from torch import Tensor
 from kdcode.arrays import FloatArray
 from kdcode.codec import Codec
 from kdcode.codec_torch import StoredCodec
-from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.twin import Twin
 from kdcode.nn.layer_content import buffer_of
 from kdcode.stored_array import PackedRows
+from kdcode.threads import parallel_chunks
 
 if TYPE_CHECKING:
     from kdcode.nn.coded_layer import CodedLayer
@@ -101,5 +101,5 @@ def _decoded(codec: Codec, packed: PackedRows, rows: npt.NDArray[np.int64]) -> F
         some = slice(start, start + _ROWS_AT_ONCE)
         vectors[some] = decoder.decode(rows[some])
 
-    parallel_chunks(decode, range(0, len(rows), _ROWS_AT_ONCE), torch.device("cpu"))
+    parallel_chunks(decode, range(0, len(rows), _ROWS_AT_ONCE), torch.get_num_threads())
     return vectors

@@ -216,7 +216,11 @@ class Transform(Codec):
         """(N, 16) hashes of codes, which differ where codes do, but for chances below 2⁻⁹⁰."""
         columns = len(self.spec.widths)
         factors = np.random.default_rng(0).integers(0, 1 << 64, size=(columns, 2), dtype=np.uint64)
-        found, decoder, at_once = np.empty((len(rows), 2), dtype=np.uint64), self.decoder(rows), self.spec.rows_per_block
+        found, decoder, at_once = (
+            np.empty((len(rows), 2), dtype=np.uint64),
+            self.decoder(rows),
+            self.spec.rows_per_block,
+        )
         for start in range(0, len(rows), at_once):
             numbers = np.arange(start, min(start + at_once, len(rows)))
             found[numbers] = decoder.codes(numbers).astype(np.uint64) @ factors
@@ -337,9 +341,7 @@ class Transform(Codec):
 
     # Encoding.
 
-    def encode(
-        self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4
-    ) -> CodeArray:
+    def encode(self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4) -> CodeArray:
         """Codes whose vectors are near the given ones: the least squared error plus λ times bits.
 
         Args:
