@@ -55,7 +55,7 @@ def write_digested(path: Path, content: Content) -> str:
         stream.write(bytes(_LINE_BYTES))
         stream.write(text)
         for array in arrays:
-            whole = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            whole = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))  # type: ignore[arg-type]
             digest.update(whole)
             stream.write(whole)
         stream.seek(0)

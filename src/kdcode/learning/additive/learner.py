@@ -115,10 +115,8 @@ class AdditiveLearner(Resumable):
 
     def _sums(self, vectors: FloatArray, planned: Round) -> IntArray:
         """(N, D) codes of all blocks, one after another."""
-        blocks = enumerate(self.spec.blocks)
-        found = [
-            self._improve(number, np.ascontiguousarray(vectors[:, block.columns]), planned) for number, block in blocks
-        ]
+        parts = [np.ascontiguousarray(vectors[:, block.columns]) for block in self.spec.blocks]
+        found = [self._improve(number, part, planned) for number, part in enumerate(parts)]
         return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
 
     def _improve(self, number: int, vectors: FloatArray, planned: Round) -> IntArray:
