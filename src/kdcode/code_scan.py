@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kdcode import _core
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec import Codec, CodewordRows
+from kdcode.codec import Codec, CodewordCodec, CodewordRows
 
 _ROOM = 1 << 13
 """Rows of each query that are kept before it is looked which of them are not needed any more."""
@@ -76,7 +76,9 @@ class RowScores:
     def of(self, queries: DoubleArray, metric: str) -> Scores | None:
         """How near rows are to (q, d) queries; None where float32 has no room for it."""
         codec = self._table.codec
-        tables = None if codec.may_overflow else codec.score_tables(queries.T)
+        if not isinstance(codec, CodewordCodec) or codec.may_overflow:
+            return None
+        tables = codec.score_tables(queries.T)
         if tables is None:
             return None
         slack = codec.rounding_of_dots(np.abs(queries))

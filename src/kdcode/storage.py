@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode._version import __version__
-from kdcode.codec import Codec, CodecSpec, codec_from_tensors
+from kdcode.codec import Codec, CodecSpec, codec_from_tensors, spec_of
 from kdcode.codec.sizes import MAX_HEADER_BYTES
-from kdcode.codec.stored_spec import spec_of
 from kdcode.coded import CodedTable
 from kdcode.digests import DIGEST_BYTES, Digester, digest_bytes
 from kdcode.errors import DamagedFileError, OptionError, StorageError, file_error

@@ -63,6 +63,9 @@ class SumSearch:
         self._length, self._size, _ = words.shape
         self._core = _core.SumSearch(self._words)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SumSearch, (self._words, self._first_row)
+
     def encode(
         self, vectors: FloatArray, *, beam: int, sweeps: int = 0, before: IntArray | None = None
     ) -> npt.NDArray[Any]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kdcode.arrays import FloatArray, IntArray
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 from kdcode.coded import CodedTable
 from kdcode.learning.linalg.kmeans import kmeans, nearest
 from kdcode.table import VectorTable
@@ -21,12 +21,12 @@ _SAMPLE, _JUDGED = 1 << 14, 1 << 12
 """Rows of a large table that the size of codebooks is chosen with: to learn from, and to judge by."""
 
 
-def fitting_specs(rows: int, dim: int, most: int) -> Iterator[CodecSpec]:
+def fitting_specs(rows: int, dim: int, most: int) -> Iterator[CodewordSpec]:
     """For each size of codebook the longest code of a table of N x d that fits into so many bytes."""
     for size in _CODEBOOK_SIZES:
         if size > max(2, rows // 2):
             return
-        specs = (CodecSpec.named("product", dim, size, length) for length in range(dim, 0, -1))
+        specs = (CodewordSpec.named("product", dim, size, length) for length in range(dim, 0, -1))
         fitting = next((spec for spec in specs if spec.sizes(rows).embedding <= most), None)
         if fitting is not None:
             yield fitting
@@ -56,11 +56,11 @@ def product_codes(table: VectorTable, most: int, seed: int = 0) -> CodedTable | 
 class _Learned(NamedTuple):
     """The (D, K, e) codewords of product codes."""
 
-    spec: CodecSpec
+    spec: CodewordSpec
     words: FloatArray
 
     @classmethod
-    def of(cls, vectors: FloatArray, spec: CodecSpec, seed: int) -> _Learned:
+    def of(cls, vectors: FloatArray, spec: CodewordSpec, seed: int) -> _Learned:
         """Learn from (N, d) vectors: k-means from drawn seeds in each block."""
         words = np.zeros(spec.weight_shapes()["codebook"], dtype=np.float32)
         for number, block in enumerate(spec.blocks):

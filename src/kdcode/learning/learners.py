@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec.spec import TRANSFORM
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.additive.codebook_learner import CODEBOOK_SCHEDULES, CodebookLearner, left_to_judge
@@ -35,7 +35,7 @@ def needs_torch(options: CompressOptions) -> bool:
 
 
 def learn(
-    training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run, device: torch.device | str = "cpu"
+    training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run, device: torch.device | str = "cpu"
 ) -> Solution:
     """Codes for a training table by the learner that options name; those by gradient need torch, and use the device."""
     if not needs_torch(options):
@@ -44,7 +44,7 @@ def learn(
     return cast(Solution, learner(training, spec, options, run, device))
 
 
-def learn_additive(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+def learn_additive(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> Solution:
     """Codes of sums by simulated annealing; see `kdcode.learning.additive`."""
     start = _start(training, spec, options.seed, run)
     if is_past(run, ADDITIVE):
@@ -53,7 +53,7 @@ def learn_additive(training: TrainingTable, spec: CodecSpec, options: CompressOp
     return Solution(learner.run(run, ADDITIVE).codes, learner.model)
 
 
-def learn_codewords(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+def learn_codewords(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> Solution:
     """Codewords of sums for rows that are not in the table; see `kdcode.learning.additive.codebook_learner`."""
     learned, judged = left_to_judge(training, options.seed)
     start = _start(learned, spec, options.seed, run)
@@ -61,7 +61,7 @@ def learn_codewords(training: TrainingTable, spec: CodecSpec, options: CompressO
     return Solution(learner.run(run, ADDITIVE).codes, learner.model)
 
 
-def codeword_work(spec: CodecSpec, effort: str) -> dict[int, list[float]]:
+def codeword_work(spec: CodewordSpec, effort: str) -> dict[int, list[float]]:
     """What `stage_work` gives, for a run of `learn_codewords`."""
     return {ADDITIVE: [planned.work for planned in CODEBOOK_SCHEDULES[effort].plan(spec)]}
 
@@ -79,7 +79,7 @@ LEARNERS = {
 """The function of each learner that options know; all but the first are in `kdcode.learning.gradient`."""
 
 
-def stage_work(num_embeddings: int, spec: CodecSpec, options: CompressOptions) -> dict[int, list[float]]:
+def stage_work(num_embeddings: int, spec: CodewordSpec, options: CompressOptions) -> dict[int, list[float]]:
     """The stages of a whole run, and how long each of their steps takes, roughly: updates, and rounds over all rows.
 
     The unit is a visit to all positions of all rows, as in `Round.work`.
@@ -101,7 +101,7 @@ def stage_work(num_embeddings: int, spec: CodecSpec, options: CompressOptions) -
     return {**stages, REFINE: [per_round] * refine_rounds(spec, chosen)}
 
 
-def start_of(spec: CodecSpec, options: GradientOptions) -> str:
+def start_of(spec: CodewordSpec, options: GradientOptions) -> str:
     """The start that is asked for, or else the one that suits the composition.
 
     Differs from the paper, which learns an LSTM from random codes; linear codes learn several times quicker.
@@ -109,14 +109,14 @@ def start_of(spec: CodecSpec, options: GradientOptions) -> str:
     return options.start or ("additive" if spec.composition == "lstm" else "random")
 
 
-def linear_of(spec: CodecSpec) -> CodecSpec:
+def linear_of(spec: CodewordSpec) -> CodewordSpec:
     """The sum of codewords that an LSTM starts from; a sum's own spec."""
     if spec.composition != "lstm":
         return spec
-    return CodecSpec.named("linear", spec.embedding_dim, spec.codebook_size, spec.code_length)
+    return CodewordSpec.named("linear", spec.embedding_dim, spec.codebook_size, spec.code_length)
 
 
-def _start(training: TrainingTable, spec: CodecSpec, seed: int, run: Run) -> Start:
+def _start(training: TrainingTable, spec: CodewordSpec, seed: int, run: Run) -> Start:
     """Where annealing starts; where a run resumes, with the right shapes alone."""
     return (warm_start if run.resumed_stage is None else random_start)(training, spec, seed)
 
@@ -126,12 +126,12 @@ def is_past(run: Run, stage: int) -> bool:
     return run.resumed_stage is not None and run.resumed_stage > stage
 
 
-def refine_rounds(spec: CodecSpec, chosen: RefinedOptions) -> int:
+def refine_rounds(spec: CodewordSpec, chosen: RefinedOptions) -> int:
     """How many rounds of refinement a run has."""
     return min(chosen.refine_rounds, _LSTM_ROUNDS) if spec.composition == "lstm" else chosen.refine_rounds
 
 
-def random_steps(spec: CodecSpec) -> int:
+def random_steps(spec: CodewordSpec) -> int:
     """How often weights are solved for where codes are drawn: once where the solution is exact."""
     return 2 if spec.composition == "lstm" or (spec.basis and not spec.is_rotated) else 1
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kdcode.arrays import FloatArray, IntArray
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec.sum_search import SumSearch, nearest_labels
 from kdcode.learning.additive.basis import principal_basis
 from kdcode.learning.linalg.kmeans import ROWS_PER_CENTROID, best_kmeans
@@ -22,7 +22,7 @@ from kdcode.randomness import random_for
 from kdcode.threads import parallel_chunks
 
 
-def random_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
+def random_start(training: TrainingTable, spec: CodewordSpec, seed: int) -> Start:
     """Codes drawn evenly and fresh codewords; a rotation to principal directions."""
     start = fresh_start(training, spec, seed)
     if spec.is_rotated:
@@ -30,19 +30,19 @@ def random_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
     return start
 
 
-def fresh_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
+def fresh_start(training: TrainingTable, spec: CodewordSpec, seed: int) -> Start:
     """Codes drawn evenly and fresh weights, with nothing known of the table."""
     codes = drawn_codes(training.share, spec, random_for(seed, "codes"))
     return Start(codes, SumModel(spec, random_for(seed, "start")), "random")
 
 
-def drawn_codes(share: RowShare, spec: CodecSpec, random: np.random.Generator) -> IntArray:
+def drawn_codes(share: RowShare, spec: CodewordSpec, random: np.random.Generator) -> IntArray:
     """(N, D) codes drawn evenly, for the rows of a share."""
     size, length, kind = spec.codebook_size, spec.code_length, code_dtype(spec.codebook_size)
     return share.drawn(lambda rows: random.integers(size, size=(rows, length), dtype=kind))
 
 
-def warm_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
+def warm_start(training: TrainingTable, spec: CodewordSpec, seed: int) -> Start:
     """Residual k-means, block by block."""
     model = SumModel(spec, random_for(seed, "start"))
     principal_basis(training, model)

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from kdcode.arrays import FloatArray, IntArray
-from kdcode.codec import BlockSum, Codec, CodecSpec, make_codec
-from kdcode.codec.spec import Block
+from kdcode.codec import BlockSum, CodewordCodec, CodewordSpec, make_codec
+from kdcode.codec.codeword_spec import Block
 from kdcode.learning.linalg.principal import multiply
 
 Weights = dict[str, FloatArray]
-"""Arrays by name, as in `CodecSpec.weight_shapes`."""
+"""Arrays by name, as in `CodewordSpec.weight_shapes`."""
 
 
 class SumModel:
@@ -24,7 +24,7 @@ class SumModel:
             rotation begins as none.
     """
 
-    def __init__(self, spec: CodecSpec, random: np.random.Generator) -> None:
+    def __init__(self, spec: CodewordSpec, random: np.random.Generator) -> None:
         self.spec = spec
         shapes = spec.weight_shapes()
         self.codebook: FloatArray = random.standard_normal(shapes["codebook"], dtype=np.float32)
@@ -79,6 +79,6 @@ class SumModel:
         """(positions, K, width) codewords of a block; a view."""
         return self.codebook[block.positions, :, : block.width]
 
-    def to_codec(self) -> Codec:
+    def to_codec(self) -> CodewordCodec:
         """The codec, with weights rounded to the number type of its spec."""
         return make_codec(self.spec, self.weights)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec.row_scales import directions
 from kdcode.codec.spec import BLOCK_SUM
 from kdcode.learning.ranks import ALONE, Ranks
@@ -162,7 +162,7 @@ def rows_of(table: VectorTable, row_length: float | None) -> FloatArray:
     return vectors
 
 
-def can_centre(spec: CodecSpec) -> bool:
+def can_centre(spec: CodewordSpec) -> bool:
     """Whether a codec can give a constant vector back: by moving it into its codewords."""
     return spec.kind == BLOCK_SUM and spec.inner_dim == spec.embedding_dim
 

@@ -10,11 +10,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from kdcode.codec_torch import CODEC_MODULES
+from kdcode.codec import CodewordSpec
+from kdcode.codec.spec import LSTM
+from kdcode.codec_torch import CODEC_MODULES, TransformModule
 from kdcode.codec_torch.lookup import flat_codes
 from kdcode.errors import OptionError
 from kdcode.nn.coded_embedding import CodedEmbedding
 from kdcode.nn.coded_layer import CodedLayer, CodedSource
+from kdcode.nn.expanded_rows import ExpandedRows
 from kdcode.nn.table_reader import TableReader, table_for
 
 _BATCH, _TOGETHER = 64, 512
@@ -41,7 +44,8 @@ class CodedOutput(TableReader):
         bias: (N,) numbers to add, a parameter as it is; True for zeros to begin with.
         tied: whether `table` belongs to another layer of the model, as a `CodedEmbedding` does by default; otherwise it
             becomes a submodule.
-        **own: arguments of `CodedEmbedding` where one is made: `form`, `trainable`, `device`, `dtype`.
+        **own: arguments of `CodedEmbedding` where one is made: `form`, `trainable`, `device`, `dtype`, `expand`,
+            `expand_below`. With `expand`, logits are products with the rows that are kept.
     """
 
     bias: nn.Parameter | None
@@ -119,26 +123,30 @@ class CodedOutput(TableReader):
     def _logits(self, hidden: Tensor, dtype: torch.dtype) -> Tensor:
         """(n, d) hidden vectors to (n, N) logits of type `dtype`."""
         logits = hidden.new_empty(len(hidden), self.out_features, dtype=dtype)
-        if not self.table.codec.spec.adds_codewords:
-            self._fill_from_vectors(logits, hidden.to(_wide(hidden.dtype, self.table.codec.dtype)))
+        codec = self.table.codec
+        if self.table.is_expanded:
+            self._fill_from_kept(logits, hidden.to(_wide(hidden.dtype, codec.dtype)), self.table.expanded_rows())
             return logits
-        weights = self.table.codec.weights
+        if isinstance(codec, TransformModule) or not isinstance(codec.spec, CodewordSpec) or codec.spec.kind == LSTM:
+            self._fill_from_vectors(logits, hidden.to(_wide(hidden.dtype, codec.dtype)))
+            return logits
+        weights = codec.weights
         wide = _wide(hidden.dtype, weights["codebook"].dtype)
         weights = {name: weight.to(wide) for name, weight in weights.items()}
         for start, some in _parts(hidden.to(wide), _TOGETHER):
-            self._fill(logits.narrow(0, start, len(some)), some, weights)
+            self._fill(logits.narrow(0, start, len(some)), some, codec.spec, weights)
         return logits
 
-    def _fill(self, logits: Tensor, hidden: Tensor, weights: Mapping[str, Tensor]) -> None:
+    def _fill(self, logits: Tensor, hidden: Tensor, spec: CodewordSpec, weights: Mapping[str, Tensor]) -> None:
         """Write the (n, N) logits of (n, d) hidden vectors, for some rows of the table after another."""
-        spec, codec = self.table.codec.spec, self.table.codec
+        levels: Tensor | None = self.table.codec.get_buffer("scale_levels") if spec.scale_bits else None
         kind = CODEC_MODULES[spec.kind]
         places = [logits.narrow(0, start, len(some)) for start, some in _parts(hidden, _BATCH)]
         products = [kind.dot_products(spec, weights, batch) for _, batch in _parts(hidden, _BATCH)]
         for ids, columns in self._rows():
             codes = self.table.codes_of(ids)
             flat = flat_codes(codes[:, : spec.code_length], spec.codebook_size)
-            scales = None if codec.scale_levels is None else codec.scale_levels[codes[:, -1].long()]
+            scales = None if levels is None else levels[codes[:, -1].long()]
             bias = None if self.bias is None else self.bias[columns]
             for place, found in zip(places, products, strict=True):
                 sums = F.embedding_bag(flat, found, mode="sum")
@@ -146,6 +154,18 @@ class CodedOutput(TableReader):
                 if self.table.padding_idx is not None:
                     sums = sums.masked_fill((ids == self.table.padding_idx)[:, None], 0)
                 place[:, columns] = (sums if bias is None else sums + bias[:, None]).t()
+
+    def _fill_from_kept(self, logits: Tensor, hidden: Tensor, kept: ExpandedRows) -> None:
+        """Write the (n, N) logits of (n, d) hidden vectors, from all rows of the table."""
+        if kept.numbers.dtype == hidden.dtype == logits.dtype:
+            torch.mm(hidden, kept.numbers.t(), out=logits)
+            if self.bias is not None:
+                logits += self.bias
+            return
+        for _, columns in self._rows():  # rows as floats, so few that they stay in the cache
+            found = hidden @ kept.numbers[columns].to(hidden.dtype).t()
+            found = found if kept.scales is None else found * kept.scales[columns]
+            logits[:, columns] = found if self.bias is None else found + self.bias[columns]
 
     def _fill_from_vectors(self, logits: Tensor, hidden: Tensor) -> None:
         """The same where vectors are no sums of codewords: they are decoded, for some rows after another."""
@@ -200,7 +220,7 @@ class _WithGradients(torch.autograd.Function):
         for ids, columns in head._rows() if for_hidden or wanted else ():
             part = grad[:, columns].to(wide)
             with torch.set_grad_enabled(bool(wanted)):
-                vectors = head.table.padded_vectors(ids)
+                vectors = head.table.kept_or_padded(ids)
             if grad_hidden is not None:
                 grad_hidden.addmm_(part, vectors.detach().to(wide))
             if wanted:

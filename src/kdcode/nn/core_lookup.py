@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from kdcode.arrays import FloatArray
-from kdcode.codec import CodewordRows, Transform, TransformRowDecoder
+from kdcode.codec import CodewordRows, CodewordSpec, Transform, TransformRowDecoder
 from kdcode.codec_torch import StoredCodec
 from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.errors import RowError
@@ -67,10 +67,9 @@ class CoreLookup:
             rows = self._rows_of(layer, codec)
         except RuntimeError:  # inside of torch.func.vmap and the like, tensors have no numbers of their own
             return None
-        if rows is None and layer.numpy_rows is None:
+        if rows is None:
             return None
-        vectors = _by_numpy(layer, ids) if rows is None else _decoded(rows, layer, ids.contiguous())
-        found = torch.from_numpy(vectors)
+        found = torch.from_numpy(_decoded(rows, layer, ids.contiguous()))
         if ids.ndim != 1:
             found = found.view(*ids.shape, layer.embedding_dim)
         return found if codec.dtype is torch.float32 else found.to(codec.dtype)
@@ -109,7 +108,7 @@ def _want_gradients(weights: Mapping[str, Tensor | None]) -> bool:
 def _rows_from(layer: CodedLayer) -> Decoder | None:
     """What decodes from the tensors of a layer; None where they are not those that the core takes."""
     codec, spec, form = layer.codec, layer.codec.spec, layer.form
-    if not spec.has_codewords:
+    if not isinstance(spec, CodewordSpec):
         return _block_decoder(layer)
     tensors = codec.stored_tensors()
     if tensors is None:
@@ -166,16 +165,3 @@ def _decode_on_threads(rows: Decoder, picked: Rows, vectors: FloatArray, padding
         rows.decode_into(picked[some], vectors[some], padding, False)
 
     parallel_chunks(decode, range(0, len(picked), _ROWS_FOR_THREADS), torch.get_num_threads())
-
-
-def _by_numpy(layer: CodedLayer, ids: Tensor) -> FloatArray:
-    """The same of packed transform codes."""
-    picked: Rows = ids.contiguous().numpy().reshape(-1)
-    if not len(picked):
-        return np.empty((0, layer.embedding_dim), dtype=np.float32)
-    layer.check_range(int(picked.min()), int(picked.max()))
-    assert layer.numpy_rows is not None  # noqa: S101 - for the type checker
-    vectors = layer.numpy_rows.decoded(layer, picked)
-    if layer.padding_idx is not None:
-        vectors[picked == layer.padding_idx] = 0
-    return vectors

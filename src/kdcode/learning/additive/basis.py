@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kdcode.arrays import CHUNK_ROWS, FloatArray, IntArray
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.learning.linalg.principal import complete_basis, principal_directions
 from kdcode.learning.sum_model import SumModel
 from kdcode.learning.training_table import TrainingTable
@@ -36,7 +36,7 @@ def principal_basis(training: TrainingTable, model: SumModel) -> None:
     model.basis[: len(order)] = directions[:, order].T
 
 
-def allocated(variances: FloatArray, spec: CodecSpec) -> list[int]:
+def allocated(variances: FloatArray, spec: CodewordSpec) -> list[int]:
     """An order of directions, with (r,) variances that fall, in which each block's are one after another.
 
     Directions go to the block with the smallest product of variances so far that has room for one more. Those beyond r

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec.sum_search import SumSearch
 from kdcode.learning.additive.annealing import SCHEDULES, Round, Schedule
 from kdcode.learning.additive.learner import AdditiveLearner
@@ -46,7 +46,7 @@ class NoiseSchedule:
     rounds: int
     annealing: Schedule
 
-    def plan(self, spec: CodecSpec) -> list[Round]:
+    def plan(self, spec: CodewordSpec) -> list[Round]:
         """A round without noise, whose error tells the scale of noise; then rounds with it."""
         if spec.is_rotated and spec.groups == spec.code_length > 1:
             return [*self.annealing.plan(spec), *_fading(_ANNEALED, -(-self.rounds // 4))]

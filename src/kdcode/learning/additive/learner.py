@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from kdcode.arrays import CHUNK_ROWS, FloatArray, IntArray
-from kdcode.codec.spec import Block
+from kdcode.codec.codeword_spec import Block
 from kdcode.codec.sum_search import SumSearch, nearest_labels
 from kdcode.learning.additive.annealing import Round, RoundPlan, water_level
 from kdcode.learning.additive.basis import principal_basis, procrustes

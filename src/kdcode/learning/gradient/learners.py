@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import LstmModule, make_module
 from kdcode.learning.gradient.algorithm_1 import Algorithm1Learner
 from kdcode.learning.gradient.encoder import fresh_encoder
@@ -52,7 +52,7 @@ _LSTM_SIGNAL = 0.1
 
 
 def learn_by_gradient(
-    training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run, device: torch.device | str
+    training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run, device: torch.device | str
 ) -> Solution:
     """Improved gradients from the chosen start (see `GradientLearner`), then rounds of exact refinement."""
     chosen = cast(GradientOptions, options.learning)
@@ -77,7 +77,7 @@ def learn_by_gradient(
 
 
 def learn_by_algorithm_1(
-    training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run, device: torch.device | str
+    training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run, device: torch.device | str
 ) -> Solution:
     """The paper's Algorithm 1 from random logits and fresh weights, and nothing after it."""
     with _one_thread():
@@ -90,7 +90,7 @@ def learn_by_algorithm_1(
 
 
 def learn_by_encoder(
-    training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run, device: torch.device | str
+    training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run, device: torch.device | str
 ) -> Solution:
     """A network's codes (Shu and Nakayama, 2017), then rounds of exact refinement; with none, theirs as it is."""
     chosen = cast(EncoderOptions, options.learning)
@@ -110,7 +110,7 @@ def learn_by_encoder(
 
 
 def learn_random(
-    training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run, device: torch.device | str
+    training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run, device: torch.device | str
 ) -> Solution:
     """Codes drawn evenly, with the best codewords for them: the paper's control."""
     with _one_thread():
@@ -128,7 +128,7 @@ def learn_random(
         return solution_of(start.codes, start.module)
 
 
-def _start(training: TrainingTable, spec: CodecSpec, seed: int, kind: str) -> TensorStart:
+def _start(training: TrainingTable, spec: CodewordSpec, seed: int, kind: str) -> TensorStart:
     """A random or a warm start; an LSTM begins as a sum."""
     if spec.composition != "lstm":
         return TensorStart.of((warm_start if kind == "warm" else random_start)(training, spec, seed))
@@ -145,7 +145,7 @@ def _start(training: TrainingTable, spec: CodecSpec, seed: int, kind: str) -> Te
     return lstm_start(codes, torch.from_numpy(model.codebook), spec, seed)._replace(origin="random")
 
 
-def _additive_start(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> TensorStart:
+def _additive_start(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> TensorStart:
     """Additive codes, and a codec that starts as theirs."""
     if run.resumed_stage is not None and run.resumed_stage >= GRADIENT:
         # The checkpoint holds codes and weights; what is made here only has their shapes.
@@ -157,7 +157,7 @@ def _additive_start(training: TrainingTable, spec: CodecSpec, options: CompressO
     return TensorStart(codes, module_of(cast(SumModel, model)), "learned")
 
 
-def lstm_start(codes: Tensor, words: Tensor, spec: CodecSpec, seed: int) -> TensorStart:
+def lstm_start(codes: Tensor, words: Tensor, spec: CodewordSpec, seed: int) -> TensorStart:
     """An LSTM that composes nearly what the sums of (D, K, d) codewords do, for learned (N, D) codes."""
     module = cast(LstmModule, make_module(spec, generator=generator_for(seed, "lstm")))
     linear_as_lstm(module, words)

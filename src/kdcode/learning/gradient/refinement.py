@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from kdcode.arrays import CHUNK_ROWS, IntArray
-from kdcode.codec import Codec
+from kdcode.codec import CodewordCodec
 from kdcode.codec_torch import BlockSumModule, CodecModule, LstmModule
 from kdcode.codec_torch.lookup import flat_codes, lookup
 from kdcode.learning.gradient.gradients import sum_gradients
@@ -181,7 +181,7 @@ def _lbfgs(training: TensorTable, codes: Tensor, module: CodecModule) -> None:
 
 def rounded_lstm(
     training: TrainingTable, codes: IntArray, module: LstmModule, *, refine: bool
-) -> tuple[IntArray, Codec]:
+) -> tuple[IntArray, CodewordCodec]:
     """What `kdcode.learning.rounding.rounded` does, for an LSTM: codewords are swapped where that helps."""
     codec = module.to_codec()
     if refine and module.spec.codebook_dtype != "float32":
