@@ -26,7 +26,7 @@ from turns import Contender, Plan, timed, times
 
 import kdcode
 from kdcode import _core
-from kdcode.codec_torch.parallel import using_threads
+from kdcode.threads import using_threads
 from kdcode.cpus import available_cpus
 from kdcode.learning import encode
 

@@ -94,7 +94,7 @@ def command(
     check_target(target, force=force or is_tidying_up, inputs=[source, weights, reading.symbols])
     if target == STANDARD:
         _check_standard_output(as_json=as_json)
-    require_learning(device, quiet=quiet)
+    require_learning(options, device, quiet=quiet)
     parted = parted_table(source, format_name, reading, options, memory, sample)
     if parted is not None and parted.plan.is_streamed:
         _compress_streamed(asked, parted, target, fresh=fresh, as_json=as_json)

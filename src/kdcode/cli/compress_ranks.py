@@ -12,7 +12,7 @@ import click
 
 from kdcode.cli.files import STANDARD
 from kdcode.cli.flags import naming_flags
-from kdcode.cli.learn import learn, require_learning
+from kdcode.cli.learn import learn, require_learning, require_torch
 from kdcode.cli.torchrun import is_another_rank
 from kdcode.errors import KdcodeError, LostRankError, OptionError
 from kdcode.printable import shown
@@ -60,7 +60,8 @@ def ranks_with_one_voice(asked: Asked, target: str, format_name: str | None) -> 
         OptionError: what is asked for cannot be shared among ranks.
     """
     _refuse_what_cannot_be_shared(asked, target, format_name)
-    require_learning(asked.device, quiet=asked.quiet or is_another_rank())
+    require_torch("torchrun", quiet=asked.quiet or is_another_rank())
+    require_learning(asked.options, asked.device, quiet=True)
     from kdcode.learning import joined_ranks
 
     with joined_ranks(asked.device) as ranks:

@@ -10,7 +10,7 @@ import click
 
 from kdcode.cli.files import STANDARD, check_target
 from kdcode.cli.flags import example
-from kdcode.cli.learn import learn, require_learning
+from kdcode.cli.learn import learn
 from kdcode.cli.shell import command_line
 from kdcode.progress_bar import progress
 
@@ -41,7 +41,6 @@ def command(target: str | None, page: str | None, force: bool, quiet: bool) -> N
             raise click.UsageError(f"{flag} takes the name of a file; standard output is for what the demo shows")
         if file is not None:
             check_target(file, force=force)
-    require_learning(quiet=quiet)
     table = glove_50d()
     options = CompressOptions(codebook_size=16, code_length=16, codebook_dtype="int8")
     # As in the paper's table of codes: 6^4 = 1,296 of them for 10,000 words, so that words have to share.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from kdcode.cli.flags import naming_flags
-from kdcode.errors import OptionError
+from kdcode.errors import MissingExtraError, OptionError
 from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -20,19 +20,33 @@ if TYPE_CHECKING:
     from kdcode.table import VectorTable
 
 
-def require_learning(device: str = "cpu", *, quiet: bool = False) -> None:
-    """Import torch, which takes a few seconds, and refuse to go on where it is not installed or has no such device.
+def require_learning(options: CompressOptions, device: str = "cpu", *, quiet: bool = False) -> None:
+    """Refuse learners and devices that are not there; where they need torch it is imported, which takes seconds.
 
     Raises:
         MissingExtraError: with the line that installs torch.
-        OptionError: the device is not there.
+        OptionError: torch has no such device.
     """
-    with progress("loading torch", quiet=quiet or "torch" in sys.modules):
-        import kdcode.learning  # noqa: F401 - says itself what is missing
-    from kdcode.learning.devices import checked_device
+    from kdcode.learning.learners import needs_torch
+    from kdcode.learning.run_settings import checked_device
 
+    if needs_torch(options):
+        require_torch(f"the learner {options.learning.name}", quiet=quiet)
     with naming_flags(OptionError):
         checked_device(device)
+
+
+def require_torch(purpose: str, *, quiet: bool = False) -> None:
+    """Import torch.
+
+    Raises:
+        MissingExtraError: with the line that installs it.
+    """
+    with progress("loading torch", quiet=quiet or "torch" in sys.modules):
+        try:
+            import torch  # noqa: F401 - for those who come after
+        except ImportError:
+            raise MissingExtraError(purpose, "learn") from None
 
 
 def learn(

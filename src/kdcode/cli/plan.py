@@ -67,7 +67,6 @@ def take_goal(values: dict[str, Any], *, quiet: bool = False) -> Goal | None:
         raise click.UsageError("give one of --size, --bits and --max-error, not several")
     if not given:
         return None
-    require_learning(quiet=quiet)
     from kdcode.learning import Goal
 
     with naming_flags():
@@ -120,7 +119,7 @@ def command(
         options = CompressOptions.of(**values)
     if goal is None:
         raise click.UsageError("say how small: one of --size, --bits and --max-error")
-    require_learning(device, quiet=quiet)
+    require_learning(options, device, quiet=quiet)
     from kdcode.learning import plan
 
     table = read_table(source, format_name, reading, weights, quiet=quiet)

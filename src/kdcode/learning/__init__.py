@@ -1,13 +1,5 @@
-"""Learning codes (needs torch: the extra `learn`)."""
+"""Learning codes; gradients, devices and several ranks need torch (the extra `learn`)."""
 
-from kdcode.errors import MissingExtraError
-
-try:
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError("learning codes", "learn") from error
-
-from kdcode.codec_torch.beam_search import encode
 from kdcode.learning.checkpoint import Checkpoint, CheckpointWarning
 from kdcode.learning.codebook import learn_codebook
 from kdcode.learning.compression import LearnedEncoder, compress, compress_shard, learn_encoder
@@ -30,7 +22,6 @@ __all__ = [
     "TableShard",
     "compress",
     "compress_shard",
-    "encode",
     "joined_ranks",
     "learn_codebook",
     "learn_encoder",

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from kdcode.arrays import CHUNK_ROWS, IntArray
 from kdcode.codec import CodewordCodec
 from kdcode.codec.spec import TRANSFORM
-from kdcode.codec_torch.beam_search import encode
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, TableError
 from kdcode.evaluation import compare_tables
@@ -56,7 +55,7 @@ def learn_codebook(
     """Learn a codec from a sample of a table, or of what will be one, for rows that are not in the sample.
 
         codec = kdcode.learn_codebook(sample, "20x", rows=10_000_000).codec
-        codes = kdcode.learning.encode(codec, new_vectors, beam=32)
+        codes = codec.encode(new_vectors, beam=32)
 
     `compress` fits codes and codewords to the rows that it is given; what it learns is worse for others. A few rows of
     the sample take no part in learning, and tell the error of others.
@@ -165,11 +164,11 @@ def _learned(
     spec = checked_spec(seen, options)  # refuses what cannot work before anything is done
     identity = run_identity(table, options.as_dict(), "codebook")
     run = Run(codeword_work(spec, options.effort), identity, on_step, settings.run_checkpoint)
-    training = TrainingTable.of(seen, options, settings.device)
+    training = TrainingTable.of(seen, options)
     found = learn_codewords(training, spec, options, run)
     codec = rounded(training, found, refine=False)[1]
     del training, found  # as large as the table
-    codes = np.concatenate([encode(codec, part, device=settings.device) for _, part in table.chunks(CHUNK_ROWS)])
+    codes = np.concatenate([codec.encode(part) for _, part in table.chunks(CHUNK_ROWS)])
     if options.scale_bits:
         codes, codec = _with_row_scales(table, parts, codes[:, : spec.code_length], codec)
     coded = CodedTable.from_codes(table.packed_symbols, codes, codec)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Unpack, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from kdcode._version import __version__
 from kdcode.arrays import checked_vectors
 from kdcode.codec import CodewordCodec
 from kdcode.codec.spec import TRANSFORM
-from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
-from kdcode.errors import OptionError
+from kdcode.errors import MissingExtraError, OptionError
 from kdcode.evaluation import TableComparison, compare_part
 from kdcode.inputs import TableSource, as_table
-from kdcode.learning.gradient.encoder import Encoder
 from kdcode.learning.identity import run_identity
 from kdcode.learning.interrupts import ending_by_signal, stopping_at_safe_places
-from kdcode.learning.learners import LEARNERS, stage_work, start_of
+from kdcode.learning.learners import learn, needs_torch, stage_work, start_of
 from kdcode.learning.planning import PLANNED, Goal, planned_options
 from kdcode.learning.planning.shared_plan import on_first_rank
 from kdcode.learning.progress import OnStep, StepReport, showing_steps
@@ -37,6 +35,10 @@ from kdcode.learning.transform import CODING_STEPS, transform_coded
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import BatchOptions, CompressOptions, GradientOptions, RefinedOptions, checked_spec
 from kdcode.provenance import CURVE
+from kdcode.threads import using_threads
+
+if TYPE_CHECKING:
+    from kdcode.learning.gradient.encoder import Encoder
 
 
 @listing_keywords(RunSettings)
@@ -198,7 +200,7 @@ def learn_encoder(
     if chosen.learning.name != "encoder":
         raise OptionError(f"learner must be encoder to learn one, got {chosen.learning.name!r}")
     coded, encoder = _compress(TableShard.whole(as_table(table)), chosen, settings)
-    return LearnedEncoder(cast(CodedTable, coded), cast(Encoder, encoder).cpu().eval())
+    return LearnedEncoder(cast(CodedTable, coded), cast("Encoder", encoder).cpu().eval())
 
 
 def chosen_options(options: CompressOptions | None, size: object, changes: dict[str, Any]) -> CompressOptions:
@@ -258,6 +260,7 @@ def _learned(
     if options.rows_per_block is not None:
         raise OptionError("rows_per_block is for transform codes: give it with a size, or with composition='transform'")
     spec = checked_spec(shard, options)  # refuses what cannot work before anything is done
+    _check_device(options, settings)
     if table.weights is not None and options.learning.name == "encoder":
         raise OptionError("rows with weights are for other learners than the encoder")
     if isinstance(options.learning, BatchOptions):
@@ -267,11 +270,10 @@ def _learned(
     identity = run_identity(shard, options.as_dict())
     checkpoint = checkpoint_for(settings.run_checkpoint, share)
     run = Run(stage_work(rows, spec, options), identity, on_step, checkpoint, share.ranks)
-    training = TrainingTable.of(table, options, settings.device, None if share.ranks.is_alone else share)
-    found = LEARNERS[options.learning.name](training, spec, options, run)
-    moved, codec = rounded(training, found, refine=_codes_may_move(options))
+    training = TrainingTable.of(table, options, None if share.ranks.is_alone else share)
+    found = learn(training, spec, options, run, settings.device)
+    codes, codec = rounded(training, found, refine=_codes_may_move(options))
     del training  # as large as the table
-    codes: npt.NDArray[Any] = moved.cpu().numpy()
     if options.scale_bits:
         codes, codec = with_row_scales(table, codes, codec, share)
     coded, lost = _gathered(shard, CodedTable.from_codes(None, codes, codec))
@@ -307,17 +309,40 @@ def add_provenance(
         options=options.as_dict(),
         **{name: round(value, 6) for name, value in lost.as_dict().items()},
         shared_codes=coded.shared_codes,
-        versions={"kdcode": __version__, "torch": torch.__version__, "numpy": np.__version__},
+        versions={"kdcode": __version__, "numpy": np.__version__, **_version_of_torch(options)},
         fingerprint=identity,
         **({} if curve is None else {CURVE: curve}),
     )
+
+
+def _version_of_torch(options: CompressOptions) -> dict[str, str]:
+    return {"torch": import_module("torch").__version__} if needs_torch(options) else {}
+
+
+def _check_device(options: CompressOptions, settings: RunSettings) -> None:
+    """Refuse what learners without gradients cannot use, and a missing torch, before any work.
+
+    Raises:
+        OptionError: a device that has no use.
+        MissingExtraError: torch is not installed.
+    """
+    if not needs_torch(options):
+        if str(settings.device) != "cpu":
+            raise OptionError(
+                f"device is for learners by gradients, and {options.learning.name} works on the CPU; leave it out"
+            )
+        return
+    try:
+        import_module("torch")
+    except ImportError:
+        raise MissingExtraError(f"the learner {options.learning.name}", "learn") from None
 
 
 def _gathered(shard: TableShard, own: CodedTable) -> tuple[CodedTable | None, TableComparison]:
     """The codes of all ranks with their symbols, on rank 0, and what is lost of all rows."""
     lost = compare_part(shard.table, own, shard.table.weights, shard.share)
     ranks = shard.share.ranks
-    packed = ranks.rows_to_first(torch.from_numpy(np.array(own.packed))).numpy()
+    packed = ranks.rows_to_first(np.array(own.packed))
     return CodedTable(shard.packed_symbols, packed, own.codec) if ranks.is_first else None, lost
 
 

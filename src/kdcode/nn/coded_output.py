@@ -16,13 +16,13 @@ from kdcode.codec import CodewordSpec
 from kdcode.codec.spec import LSTM
 from kdcode.codec_torch import CODEC_MODULES, TransformModule
 from kdcode.codec_torch.lookup import flat_codes
-from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.errors import OptionError
 from kdcode.nn.coded_embedding import CodedEmbedding
 from kdcode.nn.coded_layer import CodedLayer, CodedSource
 from kdcode.nn.core_lookup import has_numbers
 from kdcode.nn.expanded_rows import ExpandedRows
 from kdcode.nn.table_reader import TableReader, table_for
+from kdcode.threads import parallel_chunks
 
 _ROWS_A_CALL = 1 << 16
 """Rows of int8 that one call of the core multiplies."""
@@ -259,7 +259,7 @@ def _int8_scores(hidden: Tensor, kept: ExpandedRows) -> Tensor | None:
         stop = min(start + _ROWS_A_CALL, len(kept.numbers))
         _core.score_int8(numbers, scales, asked, start, stop, scores)
 
-    parallel_chunks(fill, range(0, len(kept.numbers), _ROWS_A_CALL), torch.device("cpu"))
+    parallel_chunks(fill, range(0, len(kept.numbers), _ROWS_A_CALL), torch.get_num_threads())
     return torch.from_numpy(scores)
 
 

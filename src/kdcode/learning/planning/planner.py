@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Unpack, cast
 
 from kdcode.codec import SizeLimit
-from kdcode.codec_torch.parallel import using_threads
 from kdcode.errors import OptionError
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.checkpoint import Checkpoint, holding
@@ -20,6 +19,7 @@ from kdcode.learning.run_settings import PlanKeywords, PlanSettings
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
+from kdcode.threads import using_threads
 
 _LARGEST_RATIO = 512.0
 _BISECTIONS = 6
@@ -93,7 +93,7 @@ def plan_for(
             checkpoint.save_probes(identity, probes)
 
     with using_threads(settings.threads), showing_candidates(settings.progress) as on_candidate:
-        predictor = Predictor(table, settings.device, known, on_new)
+        predictor = Predictor(table, known, on_new)
         search = CandidateSearch(table, options, predictor, on_candidate, final)
         if on_new is not None and not known:
             on_new(known)  # claims the file

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
-
 from kdcode.codec import CodewordSpec
 from kdcode.errors import OptionError
 from kdcode.learning.additive.annealing import SCHEDULES
@@ -113,7 +111,6 @@ class Predictor:
 
     Args:
         table: what is to be compressed.
-        device: where to probe.
         known: predictions from before, by name.
         on_new: called with all predictions by name after each new one.
     """
@@ -121,11 +118,10 @@ class Predictor:
     def __init__(
         self,
         table: PlannedTable,
-        device: torch.device | str,
         known: dict[str, list[float]] | None = None,
         on_new: Callable[[dict[str, list[float]]], None] | None = None,
     ) -> None:
-        self.table, self.device = table, device
+        self.table = table
         self._known = dict(known or {})
         self._on_new = on_new
         self._samples: dict[int, Sample] = {}
@@ -171,7 +167,7 @@ class Predictor:
 
     def _sample(self, rows: int, options: CompressOptions) -> Sample:
         if rows not in self._samples:
-            self._samples[rows] = Sample.of(self.table, rows, options, self.device)
+            self._samples[rows] = Sample.of(self.table, rows, options)
         return self._samples[rows]
 
 
