@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import torch
 
+from kdcode import threads
 from kdcode.cpus import available_cpus
 from kdcode.errors import OptionError
 
@@ -67,7 +68,8 @@ def using_threads(count: int | None = None) -> Iterator[int]:
     _chosen.count = count
     _set_own_threads(1)
     try:
-        yield count
+        with threads.using_threads(count):
+            yield count
     finally:
         _chosen.count = chosen_before
         _set_own_threads(own_before)
@@ -80,14 +82,14 @@ def parallel_chunks(work: Callable[[Item], None], items: Sequence[Item], device:
     its item alone. On devices other than the CPU, whose operators are parallel by themselves, items are taken one after
     another.
     """
-    threads = _chosen.count or _own_threads()
-    if device.type != "cpu" or min(threads, len(items)) <= 1:
+    count = _chosen.count or _own_threads()
+    if device.type != "cpu" or min(count, len(items)) <= 1:
         for item in items:
             work(item)
         return
     begun: list[Future[None]] = []
     try:
-        pool = _pool(threads)
+        pool = _pool(count)
         begun = [pool.submit(work, item) for item in items]
         for done in begun:
             done.result()

@@ -147,5 +147,5 @@ def _factor(words: Tensor, size: int) -> tuple[Tensor, Tensor]:
     dim = words.shape[2]
     if size >= dim:
         return F.pad(words, (0, size - dim)), torch.eye(size, dim, dtype=words.dtype, device=words.device)
-    basis = complete_basis(principal_directions(words.flatten(0, 1)).directions, size).t()
+    basis = torch.from_numpy(complete_basis(principal_directions(words.flatten(0, 1).numpy()).directions, size)).t()
     return words @ basis.t(), basis

@@ -9,8 +9,7 @@ from kdcode.arrays import CHUNK_ROWS
 from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import BlockSumModule
 from kdcode.codec_torch.parallel import parallel_chunks
-from kdcode.learning.linalg.principal import complete_basis, principal_directions
-from kdcode.learning.linalg.products import multiply
+from kdcode.learning.linalg.principal import complete_basis, multiply, principal_directions
 from kdcode.learning.training_table import TrainingTable
 
 _SAMPLED_ROWS = 100_000
@@ -31,8 +30,9 @@ def principal_basis(training: TrainingTable, module: BlockSumModule) -> None:
     if module.basis is None:
         return
     some = training.vectors[training.share.every(_distance_of_samples(training.share.total))]
-    variances, directions = principal_directions(some, ranks=training.ranks)
-    directions = complete_basis(directions, min(module.basis.shape))
+    found = principal_directions(some.numpy(), ranks=training.ranks)
+    variances = torch.from_numpy(found.variances)
+    directions = torch.from_numpy(complete_basis(found.directions, min(module.basis.shape)))
     order = allocated(variances[: len(module.basis)], module.spec)
     order = [place for place in order if place < directions.shape[1]]
     module.basis.zero_()[: len(order)] = directions[:, torch.tensor(order, device=directions.device)].t()
@@ -81,7 +81,11 @@ def procrustes(training: TrainingTable, codes: Tensor, module: BlockSumModule) -
 
 def coordinates(vectors: Tensor, module: BlockSumModule) -> Tensor:
     """(N, inner_dim) coordinates of (N, d) vectors in an orthonormal basis; the vectors themselves without a basis."""
-    return vectors if module.basis is None else multiply(vectors, module.basis.detach().t())
+    return (
+        vectors
+        if module.basis is None
+        else torch.from_numpy(multiply(vectors.numpy(), module.basis.detach().numpy().T))
+    )
 
 
 def sampled(vectors: Tensor) -> Tensor:

@@ -110,17 +110,40 @@ class AdditiveLearner(Resumable):
             block, words = blocks[number]
             part = vectors[:, block.columns].contiguous()
             labels = nearest_labels(self._noisy(number, part, planned), words)
-            found[number] = centroid_sums(part, labels, size, weights)
+            found[number] = centroid_sums(
+                part.numpy(), labels.numpy(), size, None if weights is None else weights.numpy()
+            )
             codes[:, number] = labels
             if self.ranks.is_alone:
-                words.copy_(moved_centroids(part, labels, words, weights, found[number]))
+                words.copy_(
+                    torch.from_numpy(
+                        moved_centroids(
+                            part.numpy(),
+                            labels.numpy(),
+                            words.numpy(),
+                            None if weights is None else weights.numpy(),
+                            found[number],
+                        )
+                    )
+                )
 
         parallel_chunks(assign, range(len(blocks)), self.device)
         if not self.ranks.is_alone:  # ranks talk from one thread, block by block
             for number, (block, words) in enumerate(blocks):
                 sums = CentroidSums(*self.ranks.all_sums(found[number]))
-                part, labels = vectors[:, block.columns], codes[:, number].long()
-                words.copy_(moved_centroids(part, labels, words, weights, sums, self.ranks))
+                part, labels = vectors[:, block.columns].contiguous(), codes[:, number].long()
+                words.copy_(
+                    torch.from_numpy(
+                        moved_centroids(
+                            part.numpy(),
+                            labels.numpy(),
+                            words.numpy(),
+                            None if weights is None else weights.numpy(),
+                            sums,
+                            self.ranks,
+                        )
+                    )
+                )
         return codes
 
     def _sums(self, vectors: Tensor, planned: Round) -> Tensor:
@@ -171,7 +194,9 @@ class AdditiveLearner(Resumable):
         weights, share, ranks = self.training.weights, self.training.share, self.ranks
         counted = torch.ones(len(vectors), device=vectors.device) if weights is None else weights
         some = share.every(-(-share.total // _SPECTRUM_ROWS))
-        spectrum = principal_directions(vectors[some], counted[some], ranks=ranks).variances
+        spectrum = torch.from_numpy(
+            principal_directions(vectors[some].numpy(), counted[some].numpy(), ranks=ranks).variances
+        )
         variances = spectrum / ranks.all_sum(counted[some].sum())
         search = SumSearch(self._words(block).contiguous())
         codes = self.codes[:, block.positions]

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from kdcode.codec_torch.lookup import flat_codes
 from kdcode.codec_torch.parallel import parallel_chunks
-from kdcode.learning.linalg.label_sums import label_sums
-from kdcode.learning.linalg.products import multiply
+from kdcode.learning.linalg.kmeans import label_sums
+from kdcode.learning.linalg.principal import multiply
 from kdcode.learning.ranks import ALONE, Ranks
 
 _MOST_EQUATIONS = 8192
@@ -70,7 +70,7 @@ def solve_codewords(
         diagonal = counts.diagonal()
 
         def apply(change: Tensor) -> Tensor:
-            return multiply(counts, change)
+            return torch.from_numpy(multiply(counts.numpy(), change.numpy()))
     else:
         used = torch.cat([torch.bincount(column, weights, minlength=size) for column in codes.t()])
         diagonal = ranks.all_sum(used).float()
@@ -134,7 +134,11 @@ def _sums_by_codeword(
 
 def _add_sums(sums: Tensor, rows: Tensor, codes: Tensor, weights: Tensor | None, position: int) -> None:
     """Add (n, e) rows to the (D, K, e) sums of the codewords that (n, D) codes have at one position."""
-    sums[position] += label_sums(rows, codes[:, position], sums.shape[1], weights)
+    sums[position] += torch.from_numpy(
+        label_sums(
+            rows.numpy(), codes[:, position].numpy(), sums.shape[1], None if weights is None else weights.numpy()
+        )
+    )
 
 
 def _conjugate_gradients(apply: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor, steps: int) -> Tensor:

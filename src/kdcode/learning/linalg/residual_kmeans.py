@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -70,7 +71,11 @@ def residual_codewords(sample: BlockSample, code_length: int, codebook_size: int
     residual, weights, generator = sample
     books: list[Tensor] = []
     for position in range(code_length):
-        books.append(best_kmeans(residual, codebook_size, generator, weights, residual=position > 0))
+        random = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=generator)))
+        counted = None if weights is None else weights.numpy()
+        books.append(
+            torch.from_numpy(best_kmeans(residual.numpy(), codebook_size, random, counted, residual=position > 0))
+        )
         residual -= books[-1][nearest_labels(residual, books[-1])]
     return torch.stack(books)
 

@@ -27,14 +27,12 @@ from kdcode.codec.codeword_spec import Block
 from kdcode.codec_torch.beam_search import encode_sums
 from kdcode.codec_torch.icm import SumSearch
 from kdcode.codec_torch.parallel import default_threads, parallel_chunks
-from kdcode.codec_torch.randomness import generator_for
 from kdcode.evaluation.rate_distortion import gaussian_limit
 from kdcode.learning.additive.annealing import Schedule
 from kdcode.learning.additive.basis import allocated, sampled
 from kdcode.learning.additive.learner import AdditiveLearner
 from kdcode.learning.linalg.kmeans import kmeans, nearest
-from kdcode.learning.linalg.principal import complete_basis, principal_directions
-from kdcode.learning.linalg.products import multiply
+from kdcode.learning.linalg.principal import complete_basis, multiply, principal_directions
 from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.run import Run
 from kdcode.learning.starts import warm_start
@@ -83,9 +81,10 @@ class Sample:
     @cached_property
     def rotated(self) -> tuple[Tensor, Tensor, Tensor]:
         """(d,) variances of the principal directions, and the (n, d) and (m, d) coordinates of both kinds of rows."""
-        variances, directions = principal_directions(sampled(self.training.vectors))
+        variances, directions = principal_directions(sampled(self.training.vectors).numpy())
         directions = complete_basis(directions, self.training.vectors.shape[1])
-        return variances, multiply(self.training.vectors, directions), self.unseen @ directions
+        turned = torch.from_numpy(multiply(self.training.vectors.numpy(), directions))
+        return torch.from_numpy(variances), turned, self.unseen @ torch.from_numpy(directions)
 
     def coordinates(self, spec: CodewordSpec) -> tuple[Tensor, Tensor]:
         """(n, d) and (m, d) coordinates of both kinds of rows, in the order in which blocks of a codec take them."""
@@ -189,9 +188,12 @@ def _learned(rows: _BlockRows, spec: CodewordSpec, block: Block, schedule: Sched
     vectors, weights = rows.training.vectors, rows.training.weights
     began = started = time.monotonic()
     if block.length == 1:
-        drawn = generator_for(seed, "probe")
-        words = kmeans(vectors, own.codebook_size, drawn, _ITERATIONS, weights, greedy=False)[None]
-        distances = nearest(vectors, words[0])[1]
+        counted = None if weights is None else weights.numpy()
+        found = kmeans(
+            vectors.numpy(), own.codebook_size, np.random.default_rng(seed), _ITERATIONS, counted, greedy=False
+        )
+        words = torch.from_numpy(found)[None]
+        distances = torch.from_numpy(nearest(vectors.numpy(), found)[1])
         seen = float(distances.sum() if weights is None else distances @ weights)
     else:
         start = warm_start(rows.training, own, seed)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 
-from kdcode.codec_torch.nearest import nearest_labels
 from kdcode.evaluation.rate_distortion import gaussian_limit
-from kdcode.learning.linalg.kmeans import kmeans
+from kdcode.learning.linalg.kmeans import kmeans, nearest_labels
 from kdcode.learning.planned_table import PlannedTable
 
 _CENTROIDS = 256
@@ -36,8 +34,7 @@ def is_clustered(table: PlannedTable, seed: int = 0) -> bool:
     energy = float(np.square(other, dtype=np.float64).sum())
     if not energy > 0:
         return False
-    vectors = torch.from_numpy(other)
-    centroids = kmeans(torch.from_numpy(learned), count, torch.Generator().manual_seed(seed), greedy=False)
-    lost = (vectors - centroids[nearest_labels(vectors, centroids)]).double().square().sum()
+    centroids = kmeans(learned, count, np.random.default_rng(seed), greedy=False)
+    lost = np.square(other - centroids[nearest_labels(other, centroids)], dtype=np.float64).sum()
     limit = gaussian_limit(np.linalg.eigvalsh(np.cov(learned.T)), math.log2(count))
     return float(lost) / energy < _CLEARLY_BELOW * limit

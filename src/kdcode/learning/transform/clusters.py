@@ -14,13 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.transform.centroids import CENTROID_BITS, Centroids, rounded_centroids, rounded_frequencies
-from kdcode.codec_torch.nearest import nearest_labels
 from kdcode.evaluation.rate_distortion import gaussian_limit
-from kdcode.learning.linalg.kmeans import kmeans
+from kdcode.learning.linalg.kmeans import kmeans, nearest_labels
 from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.transform.rotation import Rotation
 from kdcode.learning.transform.sampling import TableSample, mean_weights
@@ -169,31 +167,23 @@ class _Drawn:
         if learned < _FEWEST_ROWS * count:
             return None
         known, judged = self.at(self.order[:learned]), self.judged(count)
-        weights = torch.from_numpy(known.weights.astype(np.float32))
-        centroids = kmeans(
-            torch.from_numpy(known.vectors),
-            count,
-            torch.Generator().manual_seed(seed),
-            _ROUNDS,
-            None if self.weights is None else weights,
-            greedy=False,
-        )
-        counts = np.bincount(_labels(known, centroids), minlength=count)
+        weights = None if self.weights is None else known.weights.astype(np.float32)
+        vectors = kmeans(known.vectors, count, np.random.default_rng(seed), _ROUNDS, weights, greedy=False)
+        counts = np.bincount(nearest_labels(known.vectors, vectors), minlength=count)
         used = np.argsort(-counts, kind="stable")[: max(2, int((counts > 0).sum()))]
-        centroids, counts = centroids[torch.from_numpy(used)], counts[used]
-        vectors = centroids.numpy()
-        left = _Rows(judged.vectors - vectors[_labels(judged, centroids)], judged.weights)
+        vectors, counts = vectors[used], counts[used]
+        left = _Rows(judged.vectors - vectors[nearest_labels(judged.vectors, vectors)], judged.weights)
         taken = _entropy(counts) + PRICED_BITS * vectors.size / self.rows
         expected = expected_error(left, bits - taken) if bits > taken else np.inf
         return _Tried(vectors, counts, expected)
 
     def covariance(self, found: _Tried) -> DoubleArray:
         """(d, d) of what is left of many rows, by their weights."""
-        centroids, total, weight = torch.from_numpy(found.vectors), np.zeros((len(self.mean),) * 2), 0.0
+        total, weight = np.zeros((len(self.mean),) * 2), 0.0
         many = self.order[: max(1024, _COVARIANCE_NUMBERS // len(self.mean))]
         for start in range(0, len(many), _ROWS_AT_ONCE):
             rows = self.at(many[start : start + _ROWS_AT_ONCE])
-            left = rows.vectors - found.vectors[_labels(rows, centroids)]
+            left = rows.vectors - found.vectors[nearest_labels(rows.vectors, found.vectors)]
             total += (left * rows.weights[:, None].astype(np.float32)).T @ left
             weight += float(rows.weights.sum())
         return np.asarray(total / max(weight, 1e-300))
@@ -239,10 +229,6 @@ def rotated_centroids(clusters: Clusters, rotation: Rotation, rows: int, bits: f
     assert best is not None  # noqa: S101
     packed, scales, width = best
     return Centroids(packed, scales, rounded_frequencies(clusters.counts), width)
-
-
-def _labels(rows: _Rows, centroids: torch.Tensor) -> IntArray:
-    return np.asarray(nearest_labels(torch.from_numpy(rows.vectors), centroids).numpy())
 
 
 def _entropy(counts: IntArray) -> float:

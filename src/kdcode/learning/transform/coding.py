@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.transform import EncodedBlocks, Transform
-from kdcode.codec_torch.parallel import parallel_chunks
+from kdcode.threads import parallel_chunks
 
 _NUMBERS_AT_ONCE = 1 << 17
 _GROUPS = 16
@@ -48,7 +47,7 @@ def encoded(
         part = codec.encode_blocks(vectors[some], counts, trade, longest, own)
         found.replace(np.arange(start, start + len(part.others)), part)
 
-    parallel_chunks(work, range(0, blocks, at_once), torch.device("cpu"))
+    parallel_chunks(work, range(0, blocks, at_once))
     return found
 
 
