@@ -31,10 +31,8 @@ from kdcode.provenance import MEASURED
 if TYPE_CHECKING:
     from kdcode.codec import Sizes
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, Goal, TableShard
-    from kdcode.learning.run_settings import PlanSettings
+    from kdcode.learning import Checkpoint, Planned, TableShard
     from kdcode.options import CompressOptions
-    from kdcode.table import VectorTable
 
 _CODE_FLAGS = ("codebook_size", "code_length", "composition", "codebook_dtype", "effort", "seed")
 """The flags of codes and learning that most runs need."""
@@ -80,7 +78,7 @@ def command(
     """
     from kdcode.formats import ReadOptions
 
-    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
+    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values)
     if goal is not None:
         refuse_what_is_planned()
     asked = Asked(source, reading, weights, options, goal, own_device(device), threads, quiet)
@@ -94,7 +92,7 @@ def command(
     check_target(target, force=force or is_tidying_up, inputs=[source, weights, reading.symbols])
     if target == STANDARD:
         _check_standard_output(as_json=as_json)
-    require_learning(device, quiet=quiet)
+    require_learning(device, torch=goal is None and options.row_bytes is None, quiet=quiet)
     parted = parted_table(source, format_name, reading, options, memory, sample)
     if parted is not None and parted.plan.is_streamed:
         _compress_streamed(asked, parted, target, fresh=fresh, as_json=as_json)
@@ -106,16 +104,15 @@ def _compress_in_memory(
     asked: Asked, target: str, format_name: str | None, kept: Path | None, *, fresh: bool, as_json: bool
 ) -> None:
     """The command for a table that is learned from as a whole."""
-    from kdcode.learning.run_settings import PlanSettings
+    from kdcode.learning import TableShard
     from kdcode.storage import save
 
-    options, device, threads, quiet = asked.options, asked.device, asked.threads, asked.quiet
-    table = read_table(asked.source, format_name, asked.reading, asked.weights, quiet=quiet)
+    device, threads, quiet = asked.device, asked.threads, asked.quiet
+    shard = TableShard.whole(read_table(asked.source, format_name, asked.reading, asked.weights, quiet=quiet))
     with output_file(target) as path, resumable(target, kept, fresh=fresh) as checkpoint:
-        if asked.goal is not None:
-            options = _planned(table, options, asked.goal, checkpoint, PlanSettings(not quiet, device, threads))
-        promised = _promise(table, options, quiet=quiet)
-        coded = learn(table, options, quiet=quiet, checkpoint=checkpoint, device=device, threads=threads)
+        plan = _planned(shard, asked, checkpoint)
+        promised = _promise(shard, plan.options, quiet=quiet)
+        coded = learn(shard, plan, quiet=quiet, checkpoint=checkpoint, device=device, threads=threads)
         file_bytes = save(coded, path)
         result = {**_result(coded, path, checkpoint), "file": target}
         if checkpoint is not None:
@@ -164,10 +161,10 @@ def _compress_on_ranks(
         shard = read_rows(asked, ranks)
         with ranks.together():
             checkpoint = stack.enter_context(resumable(target, kept, fresh=fresh, hold=ranks.is_first))
-        options = planned_on_ranks(asked, shard, checkpoint)
+        plan = planned_on_ranks(asked, shard, checkpoint)
         with ranks.together():
-            promised = _promise(shard, options, quiet=asked.quiet) if ranks.is_first else None
-        coded = learned_on_ranks(asked, shard, options, checkpoint)
+            promised = _promise(shard, plan.options, quiet=asked.quiet) if ranks.is_first else None
+        coded = learned_on_ranks(asked, shard, plan, checkpoint)
         with ranks.together():
             if coded is None or promised is None or checkpoint is None:
                 return
@@ -198,7 +195,7 @@ def _check_standard_output(*, as_json: bool) -> None:
 
 def refuse_what_is_planned() -> None:
     """Refuse K, D and the like where a goal is given, from which they follow."""
-    from kdcode.learning.planning import PLANNED
+    from kdcode.learning.planning.candidates import PLANNED
 
     goal = next(name for name in GOALS if is_given(name))
     for name in PLANNED:
@@ -206,17 +203,19 @@ def refuse_what_is_planned() -> None:
             raise click.UsageError(f"{dashed(name)} is chosen for {dashed(goal)}; leave one of the two out")
 
 
-def _planned(
-    table: VectorTable, options: CompressOptions, goal: Goal, checkpoint: Checkpoint | None, settings: PlanSettings
-) -> CompressOptions:
-    """The options for a goal: those of the checkpoint where it has them, else a new plan's."""
-    from kdcode.learning import planned_options
+def _planned(shard: TableShard, asked: Asked, checkpoint: Checkpoint | None) -> Planned:
+    """What is asked for, or recommended for the goal: by the checkpoint where it has that, else by a new plan."""
+    from kdcode.learning import Planned, planned
+    from kdcode.learning.run_settings import PlanSettings
 
+    if asked.goal is None:
+        return Planned(asked.options)
+    settings = PlanSettings(not asked.quiet, asked.device, asked.threads)
     with naming_flags(OptionError):
-        return planned_options(table, options, goal, settings, checkpoint=checkpoint)
+        return planned(shard, asked.options, asked.goal, settings, checkpoint=checkpoint)
 
 
-def _promise(table: VectorTable | TableShard, options: CompressOptions, *, quiet: bool) -> Sizes:
+def _promise(table: TableShard, options: CompressOptions, *, quiet: bool) -> Sizes:
     """The sizes that the file will have, printed unless `quiet`."""
     from kdcode.options import promised_sizes
 

@@ -15,29 +15,30 @@ from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, StepReport, TableShard
-    from kdcode.options import CompressOptions
-    from kdcode.table import VectorTable
+    from kdcode.learning import Checkpoint, Planned, StepReport, TableShard
 
 
-def require_learning(device: str = "cpu", *, quiet: bool = False) -> None:
-    """Import torch, which takes a few seconds, and refuse to go on where it is not installed or has no such device.
+def require_learning(device: str = "cpu", *, torch: bool = True, quiet: bool = False) -> None:
+    """Refuse to go on where torch is needed and not installed, or has no such device; importing it takes seconds.
 
     Raises:
         MissingExtraError: with the line that installs torch.
         OptionError: the device is not there.
     """
-    with progress("loading torch", quiet=quiet or "torch" in sys.modules):
-        import kdcode.learning  # noqa: F401 - says itself what is missing
+    from kdcode.learning.compression import needing_torch
     from kdcode.learning.devices import checked_device
+
+    if torch:
+        with progress("loading torch", quiet=quiet or "torch" in sys.modules), needing_torch("learning codes"):
+            import kdcode.learning.codeword_tables  # noqa: F401 - imports torch
 
     with naming_flags(OptionError):
         checked_device(device)
 
 
 def learn(
-    table: VectorTable | TableShard,
-    options: CompressOptions,
+    table: TableShard,
+    plan: Planned,
     *,
     title: str = "learning",
     quiet: bool = False,
@@ -45,11 +46,11 @@ def learn(
     device: str = "cpu",
     threads: int | None = None,
 ) -> CodedTable:
-    """Run `kdcode.compress`; the first Ctrl-C, SIGTERM or SIGHUP ends it between two steps, its checkpoint saved.
+    """Learn what was planned; the first Ctrl-C, SIGTERM or SIGHUP ends it between two steps, its checkpoint saved.
 
     Of several ranks, this is for the first.
     """
-    from kdcode.learning import TableShard, compress, compress_shard
+    from kdcode.learning.compression import compress_planned
     from kdcode.learning.interrupts import stopping_at_safe_places
     from kdcode.learning.progress import showing_steps
     from kdcode.learning.run_settings import RunSettings
@@ -70,9 +71,7 @@ def learn(
             stop_if_asked()
 
         how = RunSettings(on_step, device, threads, checkpoint)
-        if isinstance(table, TableShard):
-            return cast("CodedTable", compress_shard(table, options=options, **vars(how)))
-        return compress(table, options=options, **vars(how))
+        return cast("CodedTable", compress_planned(table, plan, how))
 
 
 def _tell_of_stopping(number: int) -> None:

@@ -56,7 +56,7 @@ def for_a_table(command: Callable[..., None]) -> Callable[..., None]:
     return reduce(lambda decorated, flag: flag(decorated), reversed(_SHARED_FLAGS), command)
 
 
-def take_goal(values: dict[str, Any], *, quiet: bool = False) -> Goal | None:
+def take_goal(values: dict[str, Any]) -> Goal | None:
     """Remove the goal from the values that click parsed: the one that was asked for, or None.
 
     Raises:
@@ -67,7 +67,6 @@ def take_goal(values: dict[str, Any], *, quiet: bool = False) -> Goal | None:
         raise click.UsageError("give one of --size, --bits and --max-error, not several")
     if not given:
         return None
-    require_learning(quiet=quiet)
     from kdcode.learning import Goal
 
     with naming_flags():
@@ -115,12 +114,12 @@ def command(
     from kdcode.formats import ReadOptions
     from kdcode.options import CompressOptions
 
-    reading, goal = take(ReadOptions, values), take_goal(values, quiet=quiet)
+    reading, goal = take(ReadOptions, values), take_goal(values)
     with naming_flags():
         options = CompressOptions.of(**values)
     if goal is None:
         raise click.UsageError("say how small: one of --size, --bits and --max-error")
-    require_learning(device, quiet=quiet)
+    require_learning(device, torch=False)
     from kdcode.learning import plan
 
     table = read_table(source, format_name, reading, weights, quiet=quiet)

@@ -1,22 +1,24 @@
-"""The file of a checkpoint: a line with a digest, and what torch.save makes of the content.
+"""The file of a checkpoint: a line with a digest, plain values as JSON, and the bytes of arrays and tensors.
 
-The line is `kdcode checkpoint VERSION DIGEST`, where DIGEST is the SHA-256 of all bytes after it, in hexadecimal.
-Nothing is unpickled before the digest is known to be right, and then only tensors and plain values.
+The line is `kdcode checkpoint VERSION DIGEST`, where DIGEST is the SHA-256 of all bytes after it, in hexadecimal. After
+it come the length of the JSON in 8 bytes, the JSON, and the arrays one after another, whose types and shapes it has.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-import torch
+import numpy as np
 
 from kdcode.errors import CheckpointError
 from kdcode.files import replacing
 
 _MAGIC = b"kdcode checkpoint "
-_OPENING = _MAGIC + b"4 "
+_OPENING = _MAGIC + b"5 "
 _LINE_BYTES = len(_OPENING) + 64 + 1
 
 Content = dict[str, Any]
@@ -44,16 +46,17 @@ def write_digested(path: Path, content: Content) -> str:
     Raises:
         OSError: they cannot be written.
     """
+    arrays: list[Any] = []
+    text = json.dumps(_plain(content, arrays)).encode()
+    digest = hashlib.sha256()
     with replacing(path) as temporary, temporary.open("wb") as stream:
         stream.write(bytes(_LINE_BYTES))
-        digested = _DigestedStream(stream)
-        torch.save(content, cast("IO[bytes]", digested))  # which needs no more than these two methods
-        if digested.error is not None:
-            raise digested.error
+        for part in (len(text).to_bytes(8, "little"), text, *(array.reshape(-1).view(np.uint8) for array in arrays)):
+            stream.write(part)
+            digest.update(part)
         stream.seek(0)
-        digest = digested.digest.hexdigest()
-        stream.write(_line(digest))
-    return digest
+        stream.write(_line(digest.hexdigest()))
+    return digest.hexdigest()
 
 
 def read_checkpoint(path: Path) -> Content:
@@ -88,13 +91,49 @@ def read_digested(path: Path) -> tuple[Any, str]:
                 f"{path}: the checkpoint is damaged, its bytes do not match their digest; remove it to start afresh"
             )
         stream.seek(_LINE_BYTES)
-        try:
-            content = torch.load(stream, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever torch makes of bytes that another torch wrote
-            raise CheckpointError(
-                f"{path}: the checkpoint cannot be read: {error}; remove it to start afresh"
-            ) from error
-    return content, digest
+        text = stream.read(int.from_bytes(stream.read(8), "little"))
+        arrays = bytearray(stream.read())
+    try:
+        return _restored(json.loads(text), arrays), digest
+    except Exception as error:  # whatever stands in a file that something else has written
+        raise CheckpointError(f"{path}: the checkpoint cannot be read: {error}; remove it to start afresh") from error
+
+
+def _plain(value: Any, arrays: list[Any]) -> Any:  # noqa: ANN401 - values of any type
+    """A value as JSON can have it; arrays and tensors are added to a list, and named by type, shape and place."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return [_plain(item, arrays) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_plain(item, arrays) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[_plain(key, arrays), _plain(item, arrays)] for key, item in value.items()]}
+    kind = "array" if isinstance(value, np.ndarray) else "tensor"
+    array = np.ascontiguousarray(value if kind == "array" else value.detach().cpu().numpy())
+    place = sum(other.nbytes for other in arrays)
+    arrays.append(array)
+    return {kind: [array.dtype.str, list(np.shape(value)), place]}
+
+
+def _restored(value: Any, arrays: bytearray) -> Any:  # noqa: ANN401 - values of any type
+    """Undoes `_plain`, with the bytes of all arrays."""
+    if isinstance(value, list):
+        return [_restored(item, arrays) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, parts),) = value.items()
+    if kind == "tuple":
+        return tuple(_restored(item, arrays) for item in parts)
+    if kind == "dict":
+        return {_restored(key, arrays): _restored(item, arrays) for key, item in parts}
+    dtype, shape, place = parts
+    array = np.frombuffer(arrays, dtype=dtype, count=math.prod(shape), offset=place).reshape(shape)
+    if kind == "array":
+        return array
+    import torch
+
+    return torch.from_numpy(array)
 
 
 def _line(digest: str) -> bytes:
@@ -132,27 +171,3 @@ def _fault_of(name: str, value: object, kinds: dict[str, Any]) -> str | None:
         if not isinstance(value[key], kind) or isinstance(value[key], bool):
             return f"{key} of {name} is of type {type(value[key]).__name__}"
     return None
-
-
-class _DigestedStream:
-    """What torch.save writes to: hands bytes on, with a digest of them.
-
-    The first error is kept and the rest is dropped. torch's own C++ would make several others of it.
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.digest = hashlib.sha256()
-        self.error: OSError | None = None
-        self._stream = stream
-
-    def write(self, data: bytes) -> int:
-        if self.error is None:
-            try:
-                self._stream.write(data)
-            except OSError as error:
-                self.error = error
-            self.digest.update(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing: the stream is closed in a moment."""

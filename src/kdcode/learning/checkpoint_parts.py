@@ -11,17 +11,17 @@ import glob
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kdcode.errors import CheckpointError, file_error
 from kdcode.files import beside
 from kdcode.learning.checkpoint_file import read_digested, write_digested
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 State = dict[str, Any]
-RowTensors = dict[str, Tensor]
+RowTensors = dict[str, "Tensor"]
 """(rows, …) tensors by their path in a state, such as "best.codes"."""
 
 _TOKEN = "?" * 8
@@ -105,6 +105,8 @@ def read_rows(checkpoint: Path, files: Sequence[RowFile], first: int, end: int) 
         reached = file.first + high
     if reached != end or any(sum(map(len, parts)) != end - first for parts in found.values()):
         raise CheckpointError(f"{checkpoint}: does not have all rows of this table; remove it to start afresh")
+    import torch
+
     return {path: torch.cat(parts) for path, parts in found.items()}
 
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
-from kdcode.errors import OptionError
+from kdcode.errors import MissingExtraError, OptionError
+
+if TYPE_CHECKING:
+    import torch
 
 
-def checked_device(device: torch.device | str) -> torch.device:
-    """The device of that name.
+def checked_device(device: torch.device | str) -> torch.device | str:
+    """The device of that name; the CPU needs no torch.
 
     Raises:
         OptionError: torch knows no such device, or cannot use it here.
+        MissingExtraError: there is no torch for it.
     """
+    if device == "cpu":
+        return device
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"the device {device}", "learn") from error
     try:
         found = torch.device(device)
         torch.empty(0, device=found)

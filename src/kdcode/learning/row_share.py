@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from kdcode.arrays import CHUNK_ROWS, DoubleArray, IntArray
-from kdcode.learning.ranks import ALONE, Ranks, checked_size
+from kdcode.learning.ranks import ALONE, Numbers, Ranks, checked_size
 
 BLOCK_ROWS = 64
 """Shares begin at multiples of this many rows, and no share is smaller."""
@@ -67,26 +66,27 @@ class RowShare:
         """Which rows here have a number that is a multiple of `step`."""
         return slice(-self.first % step, None, step)
 
-    def own(self, rows: Tensor) -> Tensor:
+    def own(self, rows: Any) -> Any:  # noqa: ANN401 - arrays or tensors
         """(m,) places, here, of those of (n,) rows of the whole table that are here, in their order."""
         if self.ranks.is_alone:
             return rows
         return rows[self.has(rows)] - self.first
 
-    def has(self, rows: Tensor) -> Tensor:
+    def has(self, rows: Any) -> Any:  # noqa: ANN401 - arrays or tensors
         """(n,) which of (n,) rows of the whole table are here."""
         return (rows >= self.first) & (rows < self.end)
 
-    def fetch(self, values: Tensor, rows: Tensor) -> Tensor:
+    def fetch(self, values: Numbers, rows: Any) -> Numbers:  # noqa: ANN401 - an array or a tensor
         """(n, …): what (n,) rows of the whole table have among the (rows, …) values of all ranks, on each of them."""
         if self.ranks.is_alone:
-            return values[rows]
-        found = values.new_zeros(len(rows), *values.shape[1:])
+            return values[rows]  # type: ignore[return-value]
+        shape = (len(rows), *values.shape[1:])
+        found = np.zeros(shape, values.dtype) if isinstance(values, np.ndarray) else values.new_zeros(shape)
         here = self.has(rows)
         found[here] = values[rows[here] - self.first]
-        return self.ranks.all_sum(found)
+        return self.ranks.all_sum(found)  # type: ignore[return-value]
 
-    def drawn(self, draw: Callable[[int], Tensor]) -> Tensor:
+    def drawn(self, draw: Callable[[int], Numbers]) -> Numbers:
         """(rows, …): what a generator draws for the rows here, when it draws for all rows of the table in order.
 
         Args:
@@ -99,19 +99,28 @@ class RowShare:
             values = draw(min(_DRAWN_ROWS, self.total - start))
             low, high = max(self.first - start, 0), min(self.end - start, len(values))
             if low < high:
-                kept.append(values[low:high].clone())
-        return torch.cat(kept)
+                kept.append(values[low:high] + 0)  # a copy
+        return _joined(kept)  # type: ignore[no-any-return]
 
     def add_up(self, values: DoubleArray) -> DoubleArray:
         """The sum of arrays over all ranks."""
         if self.ranks.is_alone:
             return values
-        return self.ranks.all_sum(torch.from_numpy(np.array(values, dtype=np.float64))).numpy()
+        return self.ranks.all_sum(np.array(values, dtype=np.float64))
 
     def joined(self, rows: DoubleArray) -> DoubleArray:
         """(Σ n, …): the (n, …) rows of all ranks, in their order, on each of them; for few rows."""
-        return rows if self.ranks.is_alone else self.ranks.gather_rows(torch.from_numpy(np.array(rows))).numpy()
+        return rows if self.ranks.is_alone else self.ranks.gather_rows(np.array(rows))
 
     def joined_numbers(self, rows: IntArray) -> IntArray:
         """The same for integers."""
-        return rows if self.ranks.is_alone else self.ranks.gather_rows(torch.from_numpy(np.array(rows))).numpy()
+        return rows if self.ranks.is_alone else self.ranks.gather_rows(np.array(rows))
+
+
+def _joined(parts: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays or tensors
+    """Rows of several arrays, or tensors, one after another."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import torch
+
+    return torch.cat(list(parts))

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard
 
 from kdcode.errors import CheckpointError
 from kdcode.learning.progress import OnStep, StepReport
 from kdcode.learning.ranks import ALONE, Ranks
+
+if TYPE_CHECKING:
+    import torch
 
 State = dict[str, Any]
 
@@ -229,9 +230,9 @@ def _restored(current: Any, saved: Any, device: torch.device) -> Any:  # noqa: A
         return type(current)(**{name: _restored(None, value, device) for name, value in saved.items()})
     if isinstance(saved, dict):
         return {name: _restored(None, value, device) for name, value in saved.items()}
-    if isinstance(current, torch.Tensor):
+    if _is_tensor(current):
         return current.copy_(saved)  # an optimiser may hold the same tensor
-    return saved.to(device) if isinstance(saved, torch.Tensor) else saved
+    return saved.to(device) if _is_tensor(saved) else saved
 
 
 def _check_alike(name: str, current: object, saved: object) -> None:
@@ -248,6 +249,10 @@ def _check_alike(name: str, current: object, saved: object) -> None:
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, torch.Tensor):
+    if _is_tensor(value):
         return f"{value.dtype} of shape {tuple(value.shape)}"
     return f"{type(value).__name__} of {sorted(value)}" if isinstance(value, dict) else type(value).__name__
+
+
+def _is_tensor(value: object) -> TypeGuard[torch.Tensor]:
+    return hasattr(value, "requires_grad")

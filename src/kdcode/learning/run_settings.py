@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
-
-import torch
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kdcode.learning.checkpoint import Checkpoint
 from kdcode.learning.devices import checked_device
 from kdcode.option_fields import check_fields, option
 from kdcode.option_keywords import OptionKeywords
+
+if TYPE_CHECKING:
+    import torch
 
 Settings = TypeVar("Settings", bound="PlanSettings")
 

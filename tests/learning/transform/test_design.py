@@ -1,5 +1,7 @@
 """Transform codes for a size: what is predicted and promised is what comes out."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,10 @@ import kdcode
 from kdcode.data import glove_50d
 from kdcode.errors import OptionError
 from kdcode.evaluation.rate_distortion import gaussian_limit, principal_variances
-from kdcode.learning.transform.design import _TRADES, Trial, best_trial, design_codec
+from kdcode.learning.transform.design import TRADES, Design, Designer, design_codec, with_best_trade
 from kdcode.learning.transform.fitting import Outcome
+from kdcode.learning.transform.row_lengths import Budget
+from kdcode.learning.transform.space import FittedSpace
 from kdcode.options import CompressOptions
 
 
@@ -84,20 +88,64 @@ def test_the_bytes_of_rows_are_known_from_a_sample_where_many_rows_are_zero():
     assert 0.995 < coded.sizes.embedding / (0.1 * matrix.nbytes) <= 1
 
 
+class _Walked:
+    """In place of a `Fit`: errors that rise to both sides of one λ."""
+
+    def __init__(self, low):
+        self.low, self.tried = low, []
+
+    def with_fewer_contexts(self, *_):
+        return None
+
+    def natural(self, bits, trade, before=None):
+        self.tried.append((trade, before))
+        error = 1.0 + abs(TRADES.index(trade) - self.low)
+        return Outcome(f"quantizer of {trade}", bits, error, 0.0, None, None, None)
+
+
 @pytest.mark.parametrize("low", range(6))
 def test_the_walk_over_trades_ends_at_the_best_one(low):
-    """Errors that rise to both sides of one λ; each trial says which."""
-    tried = []
+    fit, budget = _Walked(low), Budget(100_000, 1000, 50, 1, 0.0)
+    bits = budget.bits(100, 16)
+    found = with_best_trade(FittedSpace(None, fit, budget, 100, fit.natural(bits, TRADES[2])), 2)
+    assert found.natural.quantizer == f"quantizer of {TRADES[low]}"
+    assert len(fit.tried) == len({trade for trade, _ in fit.tried})
+    assert [before for _, before in fit.tried[:2]] == [None, f"quantizer of {TRADES[2]}"]
 
-    def trial(trade, before):
-        tried.append((trade, before))
-        error = 1 + abs(_TRADES.index(trade) - low)
-        return Trial(Outcome(None, 0.0, float(error), 0.0, None, None, None), f"draft of {trade}", 0.0)
 
-    best = best_trial(trial, 2, None)
-    assert best.natural == f"draft of {_TRADES[low]}"
-    assert len(tried) == len({trade for trade, _ in tried})
-    assert [before for _, before in tried[:2]] == [None, f"draft of {_TRADES[2]}"]
+def test_a_design_is_kept_as_json_values(table):
+    found = design_codec(table, len(table), fast(20.0), quick=True)
+    again = Design.of_values(json.loads(json.dumps(found.as_values())))
+    assert again.codec.spec == found.codec.spec
+    vectors = np.asarray(table.matrix[:50], dtype=np.float32)
+    np.testing.assert_array_equal(again.codec.encode(vectors), found.codec.encode(vectors))
+    assert (again.row_bytes, again.relative_error) == (found.row_bytes, found.relative_error)
+
+
+def test_what_learning_begins_with_is_what_was_planned(table, monkeypatch):
+    made = []
+    original = Designer.design
+
+    def counted(self, *args, **named):
+        made.append(args)
+        return original(self, *args, **named)
+
+    monkeypatch.setattr(Designer, "design", counted)
+    kdcode.compress(table, "20x", effort="fast")
+    assert len(made) == 1
+
+
+def test_a_resumed_run_begins_with_what_was_planned(table, tmp_path, monkeypatch):
+    whole = kdcode.compress(table, "20x", effort="fast")
+
+    def stop(report):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kdcode.compress(table, "20x", effort="fast", checkpoint=tmp_path / "c", progress=stop)
+    monkeypatch.setattr(Designer, "design", lambda *_, **__: pytest.fail("designed again"))
+    resumed = kdcode.compress(table, "20x", effort="fast", checkpoint=tmp_path / "c")
+    np.testing.assert_array_equal(resumed.codes, whole.codes)
 
 
 @pytest.mark.parametrize("ratio", [pytest.param(10, marks=pytest.mark.slow), 40])

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
-import torch
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.learning.identity import KnownTable, TableContent
@@ -27,7 +26,7 @@ def on_first_rank(shard: TableShard, make: Callable[[PlannedTable], Value]) -> V
     """
     ranks = shard.share.ranks
     if ranks.is_alone:
-        return make(shard.table)
+        return make(shard)
     _ = shard.content  # of all ranks, before one of them asks for it
     if not ranks.is_first:
         return _answering(shard)  # type: ignore[no-any-return]  # what rank 0 has made
@@ -54,10 +53,9 @@ def _answer(shard: TableShard, asked: str, rows: IntArray | None) -> FloatArray 
     """What all ranks do when rank 0 asks; its result is for rank 0."""
     ranks, table = shard.share.ranks, shard.table
     if asked == _ROWS:
-        vectors = torch.from_numpy(np.ascontiguousarray(table.matrix))
-        return shard.share.fetch(vectors, torch.from_numpy(np.asarray(rows, dtype=np.int64))).numpy()
+        return shard.share.fetch(np.ascontiguousarray(table.matrix), np.asarray(rows, dtype=np.int64))
     own = table.norms if asked == _NORMS else table.weights
-    return ranks.rows_to_first(torch.from_numpy(np.ascontiguousarray(own))).numpy()
+    return ranks.rows_to_first(np.ascontiguousarray(own))
 
 
 class _RowsOfAll(KnownTable):
