@@ -138,8 +138,8 @@ def _transformed(table: VectorTable, parts: SampleParts, plan: Planned, rows: in
     started, options = time.monotonic(), plan.options
     design = plan.design or design_codec(parts.learned(table), rows, options, spare=_spare(parts))
     blocks = BlocksOfTable.blank(design.codec, table.matrix, None)
-    packed = design.codec.rows_of_blocks(len(table), blocks.code(np.arange(len(blocks.packed))))
-    coded = CodedTable(table.packed_symbols, packed, design.codec)
+    blocks.packed[:] = blocks.code(np.arange(len(blocks.packed)))
+    coded = CodedTable(table.packed_symbols, blocks.rows, design.codec)
     identity = run_identity(table, options.as_dict(), "codebook")
     add_provenance(coded, compare_tables(table, coded, table.weights), options, identity)
     tell_unseen(table, parts, coded)

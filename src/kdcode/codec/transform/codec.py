@@ -184,13 +184,6 @@ class Transform(Codec):
             return packed
         return self.rows_of_tensors(written(self.row_writer(), np.asarray(packed)), len(packed))
 
-    def rows_of_blocks(self, count: int, blocks: npt.NDArray[np.uint8]) -> BlockRows:
-        """The rows of (m, bytes) blocks one after another, which begin with their class where there are several."""
-        tensors = written(BlockWriter(self.spec.lengths, 1), blocks)
-        if self.spec.rows_per_block > 1:
-            tensors["row_breaks"] = np.zeros((1, 2), dtype=np.uint64)
-        return self.rows_of_tensors(tensors, count)
-
     def stored_rows(self, packed: PackedRows) -> PackedRows:
         """(N, row bytes) packed rows in the form that a table keeps them in: blocks once, without zeros after them."""
         return self.block_rows(packed) if len(packed) else packed

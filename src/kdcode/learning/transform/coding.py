@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec.transform import EncodedBlocks, Transform, TransformSpec
+from kdcode.codec.transform import BlockRows, EncodedBlocks, Transform, TransformSpec
 from kdcode.threads import parallel_chunks
 
 _NUMBERS_AT_ONCE = 1 << 17
@@ -77,6 +77,12 @@ class BlocksOfTable:
         """Bytes of all blocks."""
         lengths = np.array(self.codec.spec.lengths)
         return len(self.packed) * int(lengths[0]) if len(lengths) == 1 else int(lengths[self.packed[:, 0]].sum())
+
+    @property
+    def rows(self) -> BlockRows:
+        """The rows, in the form that a table keeps them in."""
+        spec = self.codec.spec
+        return BlockRows.of_blocks(len(self.vectors), spec.lengths, spec.rows_per_block, self.packed)
 
     def code(self, blocks: IntArray, trade: float = 1.0, longest: int | None = None) -> npt.NDArray[np.uint8]:
         """(n, bytes) of (n,) blocks, coded."""

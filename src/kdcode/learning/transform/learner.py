@@ -48,7 +48,7 @@ def transform_coded(shard: TableShard, options: CompressOptions, run: Run, desig
             f"size: the {len(table):,} rows take {taken:,} bytes, {most:,} were expected from a sample of them; use "
             "another seed, or codewords=True"
         )
-    return CodedTable(RowNumbers(len(table)), codec.rows_of_blocks(len(table), blocks.packed), codec)
+    return CodedTable(RowNumbers(len(table)), blocks.rows, codec)
 
 
 def mean_weights(shard: TableShard) -> DoubleArray | None:
