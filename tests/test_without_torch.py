@@ -45,7 +45,8 @@ for composition in ("linear", "grouped", "lstm"):
 assert len(kdcode.compare(table, {"coded": loaded}, ["int8", "int4"]).contenders) == 3
 assert kdcode.CompressOptions().spec(6).sizes(20).total > 0
 
-assert kdcode.compress(vectors, composition="transform", row_bytes=40.0).spec.composition == "transform"
+rows = random.normal(size=(400, 8)).astype(np.float32)
+assert kdcode.compress(rows, composition="transform", row_bytes=8.0).spec.composition == "transform"
 try:
     kdcode.compress(vectors, codebook_size=4, code_length=2)
 except kdcode.errors.MissingExtraError as error:

@@ -159,9 +159,7 @@ def _checked_weights(weights: npt.ArrayLike, rows: int) -> FloatArray:
     if array.shape != (rows,):
         raise TableError(f"weights: expected one number for each of {rows} rows, got shape {array.shape}")
     if not np.isfinite(array).all() or (array < 0).any() or not array.any():
-        raise TableError(
-            "weights: expected finite float32 numbers of zero or more, not all of them zero"
-        )
+        raise TableError("weights: expected finite float32 numbers of zero or more, not all of them zero")
     return array
 
 

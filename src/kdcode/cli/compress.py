@@ -31,11 +31,15 @@ from kdcode.provenance import MEASURED
 if TYPE_CHECKING:
     from kdcode.codec import Sizes
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, Planned, TableShard
+    from kdcode.learning import Checkpoint, Goal, Planned, TableShard
     from kdcode.options import CompressOptions
 
 _CODE_FLAGS = ("codebook_size", "code_length", "composition", "codebook_dtype", "effort", "seed")
 """The flags of codes and learning that most runs need."""
+_BAD_COSINE, _FAR_FROM_MEAN = 0.8, 4.0
+"""The cosine of the worst row, and the loss of the worst hundredth in mean losses, from which advice is given."""
+USUAL_SIZE = "10x"
+"""The size where none is given."""
 
 
 @click.command(
@@ -72,15 +76,17 @@ def command(
 ) -> None:
     """Compress the table in IN and save it as the .kdc file OUT.
 
-    With --size, --bits or --max-error settings are chosen as by `kdcode plan`, else by -K, -D and so on. Ctrl-C saves a
-    checkpoint, and the same command resumes. IN may be a folder, pattern or URL of parts; if larger than memory, a
-    sample is learned from. A dash is standard input or output.
+    With --size, --bits or --max-error settings are chosen as by `kdcode plan`, or by you: -K, -D and so on. Where
+    nothing is said, the size is 10x. Ctrl-C saves a checkpoint, and the same command resumes. IN may be a folder,
+    pattern or URL of parts; if larger than memory, a sample is learned from. A dash is standard input or output.
     """
     from kdcode.formats import ReadOptions
 
     options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values)
     if goal is not None:
         refuse_what_is_planned()
+    elif says_nothing_of_codes(options):
+        goal = _usual_goal(quiet=quiet)
     asked = Asked(source, reading, weights, options, goal, own_device(device), threads, quiet)
     if has_others():
         if sample is not None or memory is not None:
@@ -193,6 +199,22 @@ def _check_standard_output(*, as_json: bool) -> None:
         raise OptionError("-: a .kdc file is not for a terminal; pipe it on, as in `| ssh …`, or name a file")
 
 
+def says_nothing_of_codes(options: CompressOptions) -> bool:
+    """Whether neither a size nor anything that a plan would choose was asked for."""
+    from kdcode.learning.planning.candidates import PLANNED
+
+    return options.learner_name == "additive" and not any(is_given(name) for name in (*PLANNED, "learner"))
+
+
+def _usual_goal(*, quiet: bool) -> Goal:
+    """The goal where none is given, which is said."""
+    from kdcode.learning import Goal
+
+    if not quiet:
+        click.echo(f"no --size given: {USUAL_SIZE}, with the settings that lose least", err=True)
+    return Goal(size=USUAL_SIZE)
+
+
 def refuse_what_is_planned() -> None:
     """Refuse K, D and the like where a goal is given, from which they follow."""
     from kdcode.learning.planning.candidates import PLANNED
@@ -251,9 +273,19 @@ def _lines(result: dict[str, Any], coded: CodedTable, promised: Sizes, file_byte
         **page.quality(result, coded),
         "learned in": clock(result["seconds"]),
     }
+    if advice := _advice(result, coded):
+        facts["short rows"] = advice
     title = "standard output" if result["file"] == STANDARD else shown(result["file"])
     sizes = page.size_rows(coded.sizes, len(coded), coded.embedding_dim, file_bytes)
     return [click.style(title, bold=True), *sizes, "", *(f"  {line}" for line in page.pairs(facts))]
+
+
+def _advice(result: dict[str, Any], coded: CodedTable) -> str:
+    """What to do where a squared error is small and short rows have lost their direction; nothing where all is well."""
+    low, mean, least = (result.get(name, 1.0) for name in ("low_cosine", "mean_cosine", "least_cosine"))
+    is_bad = least < _BAD_COSINE and 1 - low > _FAR_FROM_MEAN * (1 - mean)
+    squared = coded.provenance.get("options", {}).get("loss") == "squared"
+    return "--loss cosine keeps the directions of short rows, at a larger relative error" if is_bad and squared else ""
 
 
 def _kept_promise(taken: int, promised: int) -> str:

@@ -9,6 +9,7 @@ import kdcode
 from kdcode.data import glove_50d
 from kdcode.errors import OptionError
 from kdcode.evaluation.rate_distortion import gaussian_limit, principal_variances
+from kdcode.learning.planning.curve import plan_curve
 from kdcode.learning.transform.design import TRADES, Design, Designer, design_codec, with_best_trade
 from kdcode.learning.transform.fitting import Outcome
 from kdcode.learning.transform.row_lengths import Budget
@@ -240,3 +241,42 @@ def test_rows_of_a_flat_spectrum_come_near_the_limit_however_few_they_are(rows):
     coded = kdcode.compress(matrix, "8x", effort="fast")
     limit = gaussian_limit(principal_variances(kdcode.VectorTable(None, matrix)), 400)
     assert coded.provenance["relative_error"] < 1.35 * limit
+
+
+def cosines(matrix, coded):
+    copies = coded.decode(np.arange(len(matrix))).astype(np.float64)
+    lengths = np.linalg.norm(matrix, axis=1), np.linalg.norm(copies, axis=1)
+    return (matrix * copies).sum(axis=1) / (lengths[0] * lengths[1]), lengths[1] / lengths[0]
+
+
+def test_short_rows_keep_their_direction_and_length_where_that_is_asked_for():
+    random = np.random.default_rng(0)
+    rows = (random.normal(size=(3000, 32)) * np.geomspace(1, 0.2, 32) + 0.2) * np.exp(
+        0.8 * random.normal(size=(3000, 1))
+    )
+    matrix = rows.astype(np.float32)
+    plain, directed = (kdcode.compress(matrix, "12x", effort="fast", loss=loss) for loss in ("squared", "cosine"))
+    assert plain.spec.composition == directed.spec.composition == "transform"
+    (before, long), (after, kept) = cosines(matrix, plain), cosines(matrix, directed)
+    assert np.quantile(after, 0.01) > 0.9
+    assert np.quantile(before, 0.01) < 0.8
+    assert after.min() > before.min() + 0.3
+    assert kept.max() < 1.25 < long.max()
+    told = directed.provenance
+    assert told["low_cosine"] == pytest.approx(np.quantile(after, 0.01), abs=0.005)
+    assert told["least_cosine"] == pytest.approx(after.min(), abs=1e-5)
+    planned = kdcode.plan(matrix, "12x", effort="fast", loss="cosine").recommended
+    assert told["relative_error"] == pytest.approx(planned.relative_error, rel=0.06)
+
+
+def test_a_curve_tells_what_sizes_come_to(table):
+    points = plan_curve(table, CompressOptions.of(effort="fast"))
+    assert [point.times for point in points] == [5, 8, 10, 20, 40]
+    assert [point.nbytes for point in points] == [2000 * 200 // point.times for point in points]
+    for name, rises in (("relative_error", True), ("recall_at_10", False), ("low_cosine", False)):
+        values = [getattr(point, name) for point in points]
+        assert values == sorted(values, reverse=not rises)
+    coded = kdcode.compress(table, "10x", effort="fast")
+    assert coded.provenance["relative_error"] == pytest.approx(points[2].relative_error, rel=0.06)
+    assert coded.provenance["low_cosine"] == pytest.approx(points[2].low_cosine, abs=0.01)
+    assert coded.provenance["recall_at_10"] == pytest.approx(points[2].recall_at_10, abs=0.05)

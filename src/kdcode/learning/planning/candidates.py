@@ -165,7 +165,7 @@ class CandidateSearch:
         """Transform codes, where they can be: rows of so few bits that most coordinates are zero need codewords."""
         dim, rows = self.table.embedding_dim, self.final.rows
         most = limit.most_embedding(rows, dim, self.final.symbol_bytes)
-        if most is None or 8 * most < rows or self.options.scale_bits or self.options.loss != "squared":
+        if most is None or 8 * most < rows or self.options.scale_bits:
             return []
         self._tell("transform")
         try:

@@ -9,18 +9,19 @@ import math
 import time
 from base64 import b64decode, b64encode
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kdcode.arrays import DoubleArray
+from kdcode.arrays import DoubleArray, FloatArray
 from kdcode.codec.transform import Transform, TransformSpec
 from kdcode.learning.planned_table import SPARE, PlannedTable
 from kdcode.learning.transform.clusters import ClusterSearch
+from kdcode.learning.transform.coding import BlocksOfTable
 from kdcode.learning.transform.fitting import Fit, Outcome
 from kdcode.learning.transform.quantizer import Quantizer
 from kdcode.learning.transform.row_lengths import Budget, chosen_classes, row_kinds
-from kdcode.learning.transform.sampling import TableSample, chosen_rows_per_block, table_sample
+from kdcode.learning.transform.sampling import ByDirection, ScaledRows, TableSample, chosen_rows_per_block, table_sample
 from kdcode.learning.transform.space import USUAL_CLASSES, FittedSpace, Space, best_space
 from kdcode.options import CompressOptions
 from kdcode.threads import default_threads
@@ -37,8 +38,44 @@ _MORE_CLASSES = (8, 32)
 """Numbers of lengths that are tried where rows cannot be made as long as they may be."""
 _NEAR_ENOUGH, _TOO_LONG = 0.02, 8.0
 """By what share rows may be shorter than they may be, and how much worse it is if they are longer."""
-_TIMED_ROWS, _MEASURED = 512, 2.0
-"""Rows that are coded to see how long that takes, and how much longer it takes with what is measured afterwards."""
+_MEASURED = 2.0
+"""How many times as long as coding the rows of a table it takes to code and to measure them."""
+
+
+class Trial(NamedTuple):
+    """What became of some rows under a codec.
+
+    Args:
+        rows: (n, d).
+        copies: (n, d) what they are decoded to.
+        encoding: seconds for each row, on one thread.
+        decoding: the same.
+    """
+
+    rows: FloatArray
+    copies: FloatArray
+    encoding: float
+    decoding: float
+
+    @classmethod
+    def of(cls, codec: Transform, rows: ScaledRows) -> Trial:
+        """Encode rows, and decode them again."""
+        vectors, count = rows.vectors, len(rows.vectors)
+        codec.encode_blocks(vectors[: codec.spec.rows_per_block])  # prepares the codec
+        started = time.perf_counter()
+        blocks = BlocksOfTable.blank(codec, vectors, rows.weights)
+        blocks.packed[:] = blocks.code(np.arange(len(blocks.packed)))
+        encoded = time.perf_counter()
+        copies = codec.decoder(blocks.rows).decode(np.arange(count))
+        ended = time.perf_counter()
+        return cls(vectors, copies, (encoded - started) * default_threads() / count, (ended - encoded) / count)
+
+    @property
+    def relative_error(self) -> float:
+        """Squared error over variance, with all rows alike."""
+        rows = self.rows.astype(np.float64)
+        squared, variance = np.square(rows - self.copies).sum(), np.square(rows - rows.mean(axis=0)).sum()
+        return min(1.0, float(squared / max(variance, 1e-300)))
 
 
 @dataclass(frozen=True)
@@ -54,6 +91,7 @@ class Design:
             coordinates are zero.
         is_clustered: whether rows lie in clusters, of which codewords may say more.
         seconds: predicted, on this machine, of all work on the table.
+        trial: what became of the sample; not kept in checkpoints.
     """
 
     codec: Transform
@@ -63,11 +101,12 @@ class Design:
     enough_bytes: int
     is_clustered: bool
     seconds: float
+    trial: Trial | None = None
 
     def as_values(self) -> dict[str, Any]:
         """The design as JSON values."""
         tensors = {name: b64encode(tensor.tobytes()).decode() for name, tensor in self.codec.stored.items()}
-        return {**vars(self), "codec": None, "spec": asdict(self.codec.spec), "tensors": tensors}
+        return {**vars(self), "codec": None, "trial": None, "spec": asdict(self.codec.spec), "tensors": tensors}
 
     @classmethod
     def of_values(cls, values: dict[str, Any]) -> Design:
@@ -91,7 +130,8 @@ class Designer:
     """
 
     def __init__(self, table: PlannedTable, rows: int, options: CompressOptions) -> None:
-        self.table, self.rows, self.options = table, rows, options
+        self.table: PlannedTable = table if options.loss == "squared" else ByDirection(table)
+        self.rows, self.options = rows, options
         self._samples: dict[int, TableSample] = {}
         self._searches: dict[int, ClusterSearch] = {}
 
@@ -128,8 +168,11 @@ class Designer:
         error = min(1.0, best.outcome.error / max(some.energy, 1e-300))
         enough = found.budget.enough(*shared)
         left = found.budget.left(*shared) - (found.budget.total - enough)
-        seconds = time.monotonic() - started + self.rows * _seconds_a_row(codec, sample)
-        return Design(codec, error, left, best.is_full, enough, search.is_clustered, seconds)
+        trial = Trial.of(codec, some.rows)
+        if self.options.loss != "squared":
+            error = trial.relative_error
+        seconds = time.monotonic() - started + _MEASURED * self.rows * trial.encoding / default_threads()
+        return Design(codec, error, left, best.is_full, enough, search.is_clustered, seconds, trial)
 
     def _rows_per_block(self, row_bytes: float) -> int:
         asked = self.options.rows_per_block
@@ -141,15 +184,6 @@ class Designer:
             self._samples[together] = sample
             self._searches[together] = ClusterSearch(self.table, sample, self.rows, self.options.seed)
         return self._samples[together]
-
-
-def _seconds_a_row(codec: Transform, sample: TableSample) -> float:
-    """How long a row of a table takes to be coded and measured."""
-    rows = sample.rows.vectors[:_TIMED_ROWS]
-    codec.encode_blocks(rows[:1])  # prepares the codec
-    started = time.monotonic()
-    codec.encode_blocks(rows)
-    return _MEASURED * (time.monotonic() - started) / len(rows) / default_threads()
 
 
 def design_codec(

@@ -13,6 +13,7 @@ from kdcode.learning.run import Run
 from kdcode.learning.table_shard import TableShard
 from kdcode.learning.transform.coding import BlocksOfTable
 from kdcode.learning.transform.design import Design, design_codec
+from kdcode.learning.transform.sampling import direction_weights
 from kdcode.options import CompressOptions
 from kdcode.symbols import RowNumbers
 
@@ -36,7 +37,7 @@ def transform_coded(shard: TableShard, options: CompressOptions, run: Run, desig
     design = design or on_first_rank(shard, lambda table: design_codec(table, rows, options))
     table, codec = shard.table, design.codec
     run.begin(0)
-    blocks = BlocksOfTable.blank(codec, table.matrix, mean_weights(shard))
+    blocks = BlocksOfTable.blank(codec, table.matrix, mean_weights(shard, options.loss))
     for done, part in enumerate(np.array_split(np.arange(len(blocks.packed)), CODING_STEPS), start=1):
         if len(part):
             blocks.packed[part] = blocks.code(part)
@@ -51,9 +52,10 @@ def transform_coded(shard: TableShard, options: CompressOptions, run: Run, desig
     return CodedTable(RowNumbers(len(table)), blocks.rows, codec)
 
 
-def mean_weights(shard: TableShard) -> DoubleArray | None:
+def mean_weights(shard: TableShard, loss: str) -> DoubleArray | None:
     """(n,) weights of the rows here, 1 on average over all rows; None where rows have none."""
-    if shard.table.weights is None:
+    weights = shard.table.weights if loss == "squared" else direction_weights(shard.table.norms, shard.table.weights)
+    if weights is None:
         return None
-    own = shard.table.weights.astype(np.float64)
+    own = weights.astype(np.float64)
     return own * (len(shard) / float(shard.share.add_up(np.array([own.sum()]))[0]))

@@ -8,12 +8,14 @@ the step of the row is divided; what is left of its weight acts on λ.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec.transform.spec import MAX_ROWS_PER_BLOCK
 from kdcode.learning.planned_table import PlannedTable
+from kdcode.symbols import RowNumbers, StoredSymbols
 
 _MOST_NUMBERS = 1 << 25
 """Numbers of the rows that the rotation is found from, at most."""
@@ -26,6 +28,8 @@ _EXTREMES = 32
 """How many of the longest rows are looked at, so that a row may be as long as they need."""
 _ROWS_AT_ONCE = 4096
 _MOST_OCTAVES = 6
+_SHORTEST = 1 / 32
+"""Of the median length: shorter rows count as if they were as long where directions matter."""
 _LEVELS, _MOST_LEVELS = 128, 512
 """Levels of a block, all of which are read for any row of it: as many as a usual row has, and at most."""
 _SHORT_BLOCK = 16
@@ -143,6 +147,51 @@ def table_sample(table: PlannedTable, seed: int, together: int = 1, *, half: boo
     return TableSample(mean, covariance, at(numbers), at(rows_of(extremes)), numbers, by_length)
 
 
+@dataclass(frozen=True, eq=False)
+class ByDirection:
+    """A table whose rows count by 1/‖v‖², so that the squared errors of normalised rows are what is added up.
+
+    Args:
+        table: the table, which may have weights of its own.
+    """
+
+    table: PlannedTable
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def embedding_dim(self) -> int:
+        """The dimension d of the vectors."""
+        return self.table.embedding_dim
+
+    @property
+    def packed_symbols(self) -> StoredSymbols | RowNumbers:
+        """The symbols of all rows."""
+        return self.table.packed_symbols
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """(N,) how much rows count."""
+        return direction_weights(self.table.norms, self.table.weights)
+
+    @property
+    def norms(self) -> DoubleArray:
+        """(N,) lengths of the vectors."""
+        return self.table.norms
+
+    def vectors_at(self, rows: IntArray) -> FloatArray:
+        """(n, d) vectors of (n,) rows."""
+        return self.table.vectors_at(rows)
+
+
+def direction_weights(norms: DoubleArray, weights: FloatArray | None) -> FloatArray:
+    """(n,) weights over squared lengths; rows that are next to nothing count no more than somewhat longer ones."""
+    usual = float(np.median(norms[norms > 0])) if norms.any() else 1.0
+    counts = np.square(usual / np.maximum(norms, usual * _SHORTEST))
+    return (counts if weights is None else counts * weights).astype(np.float32)
+
+
 def _alike_in_blocks(weights: DoubleArray, together: int) -> DoubleArray:
     """(N,) weights that are the same for all rows of a block: their mean, which is how the codec counts them."""
     first = np.arange(0, len(weights), together)
@@ -201,33 +250,39 @@ def chosen_rows_per_block(table: PlannedTable, rows: int, bytes_per_row: float, 
     if most == 1:
         return 1
     least = max(_ROW_OF_ZEROS, 0.25 ** (8 * bytes_per_row / dim))
-    energies, nonzero = _energies(table, most, least, seed)
+    numbers = _stretches(len(table), most, seed)
+    energies, nonzero = _energies(table.vectors_at(numbers).astype(np.float64), least)
+    counts = np.ones(len(numbers)) if table.weights is None else table.weights[numbers].astype(np.float64)
+    counts = np.maximum(counts, 1e-6 * (counts.max() or 1.0))
     active = min(nonzero, 8 * bytes_per_row)  # a coordinate of less than a bit is mostly zero, whatever its scale
 
     def cost(together: int) -> float:
         """Bits of a row that are not spent on its levels, or on levels by tables of another scale."""
-        blocks = energies.reshape(-1, together)
-        mixed = np.log2(blocks.mean(axis=1)) - np.log2(blocks).mean(axis=1)  # of arithmetic and geometric means
-        return _BITS_PER_BLOCK / together + active / 2 * float(mixed.mean())
+        mixed = 0.0
+        for scales in (energies, counts):  # rows of a block count by the mean of their weights
+            blocks = scales.reshape(-1, together)
+            mixed += float((np.log2(blocks.mean(axis=1)) - np.log2(blocks).mean(axis=1)).mean())
+        return _BITS_PER_BLOCK / together + active / 2 * mixed
 
     return min((1 << power for power in range(most.bit_length())), key=cost)
 
 
-def _energies(table: PlannedTable, together: int, of_zeros: float, seed: int) -> tuple[DoubleArray, float]:
-    """(stretches, rows) squared scales of rows that follow one another, and how many numbers of a row are not zero.
+def _stretches(count: int, together: int, seed: int) -> IntArray:
+    """(n,) numbers of rows: stretches of so many that follow one another."""
+    drawn = np.random.default_rng(seed).permutation(count // together)[:_STRETCHES]
+    return np.asarray((np.sort(drawn)[:, None] * together + np.arange(together)).reshape(-1))
+
+
+def _energies(vectors: DoubleArray, of_zeros: float) -> tuple[DoubleArray, float]:
+    """(n,) squared scales of (n, d) rows, and how many numbers of a row are not zero.
 
     Numbers that are exactly zero tell nothing of a row's scale: a sparse row with few others is not a small one. A row
     of nothing but zeros counts as `of_zeros` of the usual energy.
     """
-    drawn = np.random.default_rng(seed).permutation(len(table) // together)[:_STRETCHES]
-    numbers = (np.sort(drawn)[:, None] * together + np.arange(together)).reshape(-1)
-    vectors = table.vectors_at(numbers).astype(np.float64)
     is_used = vectors != 0
     count = is_used.sum(axis=1)
     energies = np.square((vectors - vectors.mean(axis=0)) * is_used).sum(axis=1) / np.maximum(count, 1)
-    if table.weights is not None:
-        energies *= table.weights[numbers]
     some = count > 0
     usual = max(float(energies.sum()), 1e-300) / max(some.sum(), 1)
     energies = np.where(some, np.maximum(energies, 1e-6 * usual), of_zeros * usual)
-    return energies.reshape(-1, together), float(count.sum() / max(some.sum(), 1))
+    return energies, float(count.sum() / max(some.sum(), 1))
