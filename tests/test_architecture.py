@@ -18,7 +18,7 @@ LAYERS = [
     {"errors", "provenance"},
     {"files"},
     {"cpus", "memory", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
-    {"stored_array"},
+    {"stored_array", "threads"},
     {"symbols", "rows", "search"},
     {"similarity", "symbol_sorting"},
     {"mapping"},

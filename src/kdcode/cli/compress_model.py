@@ -122,7 +122,7 @@ def command(
     from kdcode.integrations.model2vec_folder import is_model2vec
     from kdcode.integrations.model_folder import ModelFolder
 
-    options, goal = take_options(values), take_goal(values, quiet=quiet)
+    options, goal = take_options(values), take_goal(values)
     if goal is not None:
         refuse_what_is_planned()
     settings = {"options": options, "device": device, "threads": threads, "progress": not quiet}
@@ -235,7 +235,7 @@ def _check_target(target: Path, folder: ModelFolder, *, force: bool) -> None:
 def _goals(goal: Goal | None) -> dict[str, Any]:
     """The size, or what is given in its place; none is needed where flags say what codes look like."""
     from kdcode.learning.model_compression import DEFAULT_SIZE
-    from kdcode.learning.planning import PLANNED
+    from kdcode.learning.planning.candidates import PLANNED
 
     if goal is not None:
         return vars(goal)

@@ -33,6 +33,7 @@ def command(target: str | None, page: str | None, force: bool, quiet: bool) -> N
     """
     from kdcode.cli.demo_page import Demo, render
     from kdcode.data import glove_50d
+    from kdcode.learning import Planned, TableShard
     from kdcode.options import CompressOptions
     from kdcode.storage import save
 
@@ -45,8 +46,9 @@ def command(target: str | None, page: str | None, force: bool, quiet: bool) -> N
     options = CompressOptions(codebook_size=16, code_length=16, codebook_dtype="int8")
     # As in the paper's table of codes: 6^4 = 1,296 of them for 10,000 words, so that words have to share.
     crowding = CompressOptions.of(codebook_size=6, code_length=4, effort="best")
-    coded = learn(table, options, title="learning codes", quiet=quiet)
-    crowded = learn(table, crowding, title="learning very short codes", quiet=quiet)
+    shard = TableShard.whole(table)
+    coded = learn(shard, Planned(options), title="learning codes", quiet=quiet)
+    crowded = learn(shard, Planned(crowding), title="learning very short codes", quiet=quiet)
     with TemporaryDirectory() as folder:
         file_bytes = save(coded, target or Path(folder, "demo.kdc"))
     if page is not None:

@@ -15,9 +15,8 @@ from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, StepReport, TableShard
+    from kdcode.learning import Checkpoint, Planned, StepReport, TableShard
     from kdcode.options import CompressOptions
-    from kdcode.table import VectorTable
 
 
 def require_learning(options: CompressOptions, device: str = "cpu", *, quiet: bool = False) -> None:
@@ -50,8 +49,8 @@ def require_torch(purpose: str, *, quiet: bool = False) -> None:
 
 
 def learn(
-    table: VectorTable | TableShard,
-    options: CompressOptions,
+    table: TableShard,
+    plan: Planned,
     *,
     title: str = "learning",
     quiet: bool = False,
@@ -59,11 +58,11 @@ def learn(
     device: str = "cpu",
     threads: int | None = None,
 ) -> CodedTable:
-    """Run `kdcode.compress`; the first Ctrl-C, SIGTERM or SIGHUP ends it between two steps, its checkpoint saved.
+    """Learn what was planned; the first Ctrl-C, SIGTERM or SIGHUP ends it between two steps, its checkpoint saved.
 
     Of several ranks, this is for the first.
     """
-    from kdcode.learning import TableShard, compress, compress_shard
+    from kdcode.learning.compression import compress_planned
     from kdcode.learning.interrupts import stopping_at_safe_places
     from kdcode.learning.progress import showing_steps
     from kdcode.learning.run_settings import RunSettings
@@ -84,9 +83,7 @@ def learn(
             stop_if_asked()
 
         how = RunSettings(on_step, device, threads, checkpoint)
-        if isinstance(table, TableShard):
-            return cast("CodedTable", compress_shard(table, options=options, **vars(how)))
-        return compress(table, options=options, **vars(how))
+        return cast("CodedTable", compress_planned(table, plan, how))
 
 
 def _tell_of_stopping(number: int) -> None:

@@ -73,7 +73,7 @@ def command(
     from kdcode.formats import ReadOptions
     from kdcode.storage import save
 
-    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
+    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values)
     if goal is not None:
         refuse_what_is_planned()
         if goal.max_error is not None:

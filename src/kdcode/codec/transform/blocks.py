@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,13 +33,6 @@ class EncodedBlocks:
     def classes(self) -> npt.NDArray[np.int64]:
         """(m,) the classes of the blocks."""
         return self.others[:, 0].astype(np.int64)
-
-    @classmethod
-    def joined(cls, parts: Sequence[EncodedBlocks]) -> EncodedBlocks:
-        """Parts one after another; all but the last have whole blocks."""
-        names = ("multiples", "numbers", "others", "packed")
-        arrays = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
-        return cls(sum(part.rows for part in parts), *arrays)
 
     def replace(self, blocks: IntArray, other: EncodedBlocks) -> None:
         """Take some blocks from others, as many as there are numbers of them."""

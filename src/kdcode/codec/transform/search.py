@@ -98,6 +98,8 @@ def scores(core: _core.Transform, rows: BlockRows, queries: npt.NDArray[Any], th
             fill(prepared, found[some], 0, len(rows))
             continue
         with ThreadPoolExecutor(parts) as pool:
-            for done in [pool.submit(fill, prepared, found[some], *ends) for ends in zip(edges, edges[1:], strict=False)]:
+            for done in [
+                pool.submit(fill, prepared, found[some], *ends) for ends in zip(edges, edges[1:], strict=False)
+            ]:
                 done.result()
     return found
