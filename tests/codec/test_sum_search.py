@@ -18,7 +18,9 @@ SHAPES = [(5, 32, 8), (3, 7, 3), (1, 40, 5), (40, 96, 6)]
 
 def task(shape, rows=150, seed=0):
     draw = np.random.default_rng(seed)
-    words = draw.standard_normal(shape, dtype=np.float32) * (0.8 ** np.arange(shape[0], dtype=np.float32))[:, None, None]
+    words = (
+        draw.standard_normal(shape, dtype=np.float32) * (0.8 ** np.arange(shape[0], dtype=np.float32))[:, None, None]
+    )
     return 2 * draw.standard_normal((rows, shape[2]), dtype=np.float32), words + np.float32(0.5)
 
 
@@ -95,7 +97,9 @@ def test_rows_keep_codes_that_are_nearer():
     found, anew = search.encode(vectors, beam=1, before=before), search.encode(vectors, beam=1)
     assert found.dtype == np.uint8
     lost = errors(vectors, found, words)
-    np.testing.assert_allclose(lost, np.minimum(errors(vectors, before, words), errors(vectors, anew, words)), rtol=1e-4)
+    np.testing.assert_allclose(
+        lost, np.minimum(errors(vectors, before, words), errors(vectors, anew, words)), rtol=1e-4
+    )
     assert (lost[:100] < 0.999 * errors(vectors, anew, words)[:100]).any()
 
 
@@ -143,10 +147,16 @@ def test_the_border_refuses_what_does_not_fit_together():
         (lambda: search.encode(rows[:, :3].copy(), 2, codes), "the rows must have shape"),
         (lambda: search.encode(rows, 2, codes[:4]), "the codes must have shape"),
         (lambda: search.encode(rows, 0, codes), "1 to 1,048,576"),
-        (lambda: search.sweep(rows, codes + np.uint8(3), order, warm * 0, places, no_noise, True), "codes must be below"),
+        (
+            lambda: search.sweep(rows, codes + np.uint8(3), order, warm * 0, places, no_noise, True),
+            "codes must be below",
+        ),
         (lambda: search.sweep(rows, codes, order + np.uint32(1), warm * 0, places, no_noise, True), "below the code"),
         (lambda: search.sweep(rows, codes, order, warm, places, no_noise, True), "noise for each visit"),
-        (lambda: search.sweep(rows, codes, order, warm * 0, places[:, :1].copy(), no_noise, True), "the places of noise"),
+        (
+            lambda: search.sweep(rows, codes, order, warm * 0, places[:, :1].copy(), no_noise, True),
+            "the places of noise",
+        ),
         (lambda: _core.SumSearch(np.ones((2, 0, 4), dtype=np.float32)), "needs codewords"),
         (lambda: _core.nearest(rows, rows[:, :2].copy(), np.zeros(5, dtype=np.int64)), "as many numbers"),
         (lambda: _core.add_rows(rows, codes, 2, no_noise, 0, np.zeros((3, 4), dtype=np.float32)), "a code at this"),

@@ -45,7 +45,7 @@ def require_torch(purpose: str, *, quiet: bool = False) -> None:
         try:
             import torch  # noqa: F401 - for those who come after
         except ImportError:
-            raise MissingExtraError(purpose, "learn") from None
+            raise MissingExtraError(purpose, "torch") from None
 
 
 def learn(

@@ -1,4 +1,4 @@
-"""Learning codes. What needs torch (the extra `learn`) imports it when it is used."""
+"""Learning codes. What needs torch (the extra `torch`) imports it when it is used."""
 
 from __future__ import annotations
 

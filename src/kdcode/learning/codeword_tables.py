@@ -129,7 +129,7 @@ def _check_device(options: CompressOptions, settings: RunSettings) -> None:
     try:
         import_module("torch")
     except ImportError:
-        raise MissingExtraError(f"the learner {options.learning.name}", "learn") from None
+        raise MissingExtraError(f"the learner {options.learning.name}", "torch") from None
 
 
 def _codes_may_move(options: CompressOptions) -> bool:

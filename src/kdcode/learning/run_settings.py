@@ -88,7 +88,7 @@ def checked_device(device: torch.device | str) -> None:
     try:
         import torch
     except ImportError:
-        raise MissingExtraError(f"the device {device}", "learn") from None
+        raise MissingExtraError(f"the device {device}", "torch") from None
     try:
         found = torch.device(device)
         torch.empty(0, device=found)
