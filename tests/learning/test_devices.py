@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from kdcode.learning.devices import checked_device
 
 import kdcode
 from kdcode.errors import OptionError
-from kdcode.learning.devices import checked_device
 
 
 @pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), "cpu:0"])

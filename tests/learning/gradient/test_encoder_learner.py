@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from kdcode.codec_torch.randomness import generator_for
 
 from kdcode.codec import CodewordSpec
-from kdcode.codec_torch.randomness import generator_for
 from kdcode.data import glove_50d
 from kdcode.learning import Checkpoint, learn_encoder
 from kdcode.learning.gradient.encoder import fresh_encoder
