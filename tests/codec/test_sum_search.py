@@ -55,7 +55,8 @@ def test_any_shape_has_lawful_codes_that_sweeps_make_no_worse(length, size, dim,
     vectors, words = task((length, size, dim), rows=20, seed=seed)
     search = SumSearch(words)
     codes = search.encode(vectors, beam=beam)
-    assert codes.min() >= 0 and codes.max() < size
+    assert codes.min() >= 0
+    assert codes.max() < size
     better = search.icm(vectors, codes, 3, seed=seed % 100)
     assert (errors(vectors, better, words) <= errors(vectors, codes, words) * (1 + 1e-4) + 1e-4).all()
     np.testing.assert_allclose(search.distances(vectors, codes), errors(vectors, codes, words), rtol=1e-3, atol=1e-3)
@@ -126,7 +127,8 @@ def test_numbers_that_are_none_lead_to_lawful_codes():
     vectors = np.array([[np.nan, 1], [np.inf, 0], [3e38, -3e38]], dtype=np.float32)
     for search in (SumSearch(words), SumSearch(np.zeros_like(words))):
         codes = search.icm(vectors, search.encode(vectors, beam=4), 2)
-        assert codes.min() >= 0 and codes.max() < 20
+        assert codes.min() >= 0
+        assert codes.max() < 20
 
 
 def test_products_are_made_in_one_order():
@@ -142,19 +144,20 @@ def test_the_border_refuses_what_does_not_fit_together():
     search, rows = _core.SumSearch(np.ones((2, 3, 4), dtype=np.float32)), np.ones((5, 4), dtype=np.float32)
     codes, order = np.zeros((5, 2), dtype=np.uint8), np.array([[0, 1]], dtype=np.uint32)
     warm, places = np.ones(1, dtype=np.float32), np.zeros((1, 2), dtype=np.uint64)
+    cold, short = warm * 0, places[:, :1].copy()
     no_noise = np.empty(0, dtype=np.float32)
     cases = [
         (lambda: search.encode(rows[:, :3].copy(), 2, codes), "the rows must have shape"),
         (lambda: search.encode(rows, 2, codes[:4]), "the codes must have shape"),
         (lambda: search.encode(rows, 0, codes), "1 to 1,048,576"),
         (
-            lambda: search.sweep(rows, codes + np.uint8(3), order, warm * 0, places, no_noise, True),
+            lambda: search.sweep(rows, codes + np.uint8(3), order, cold, places, no_noise, True),
             "codes must be below",
         ),
-        (lambda: search.sweep(rows, codes, order + np.uint32(1), warm * 0, places, no_noise, True), "below the code"),
+        (lambda: search.sweep(rows, codes, order + np.uint32(1), cold, places, no_noise, True), "below the code"),
         (lambda: search.sweep(rows, codes, order, warm, places, no_noise, True), "noise for each visit"),
         (
-            lambda: search.sweep(rows, codes, order, warm * 0, places[:, :1].copy(), no_noise, True),
+            lambda: search.sweep(rows, codes, order, cold, short, no_noise, True),
             "the places of noise",
         ),
         (lambda: _core.SumSearch(np.ones((2, 0, 4), dtype=np.float32)), "needs codewords"),

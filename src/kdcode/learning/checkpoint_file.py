@@ -112,7 +112,7 @@ def _described(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:  # noqa: ANN4
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         arrays.append(value)
         return ["a", value.dtype.str, value.shape]
     if isinstance(value, list | tuple):

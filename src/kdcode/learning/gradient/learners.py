@@ -63,7 +63,7 @@ def learn_by_gradient(
             start = _additive_start(training, spec, options, run)
         else:
             is_fresh = run.resumed_stage is None or run.resumed_stage < GRADIENT
-            start = _start(training, spec, options.seed, kind if is_fresh else "random")
+            start = tensor_start(training, spec, options.seed, kind if is_fresh else "random")
         table, start = TensorTable(training, device), _moved(start, device)
         if is_past(run, GRADIENT):
             found = Found(start.codes, start.module)
@@ -95,7 +95,10 @@ def learn_by_encoder(
     """A network's codes (Shu and Nakayama, 2017), then rounds of exact refinement; with none, theirs as it is."""
     chosen = cast(EncoderOptions, options.learning)
     with _one_thread():
-        table, start = TensorTable(training, device), _moved(_start(training, spec, options.seed, "random"), device)
+        table, start = (
+            TensorTable(training, device),
+            _moved(tensor_start(training, spec, options.seed, "random"), device),
+        )
         encoder = fresh_encoder(table, spec.code_length, spec.codebook_size, options.seed)
         found = Found(start.codes, start.module, encoder)
         if not is_past(run, GRADIENT):
@@ -114,7 +117,7 @@ def learn_random(
 ) -> Solution:
     """Codes drawn evenly, with the best codewords for them: the paper's control."""
     with _one_thread():
-        table, start = TensorTable(training, device), _start(training, spec, options.seed, "random")
+        table, start = TensorTable(training, device), tensor_start(training, spec, options.seed, "random")
         run.begin(REFINE)
         if spec.composition == "lstm":
             sums = module_of(fresh_start(training, linear_of(spec), options.seed).model).to(device)
@@ -128,7 +131,7 @@ def learn_random(
         return solution_of(start.codes, start.module)
 
 
-def _start(training: TrainingTable, spec: CodewordSpec, seed: int, kind: str) -> TensorStart:
+def tensor_start(training: TrainingTable, spec: CodewordSpec, seed: int, kind: str) -> TensorStart:
     """A random or a warm start; an LSTM begins as a sum."""
     if spec.composition != "lstm":
         return TensorStart.of((warm_start if kind == "warm" else random_start)(training, spec, seed))
@@ -149,7 +152,7 @@ def _additive_start(training: TrainingTable, spec: CodewordSpec, options: Compre
     """Additive codes, and a codec that starts as theirs."""
     if run.resumed_stage is not None and run.resumed_stage >= GRADIENT:
         # The checkpoint holds codes and weights; what is made here only has their shapes.
-        return _start(training, spec, options.seed, "random")._replace(origin="learned")
+        return tensor_start(training, spec, options.seed, "random")._replace(origin="learned")
     found = learn_additive(training, linear_of(spec), options, run)
     codes, model = torch.from_numpy(found.codes), found.model
     if spec.composition == "lstm":
