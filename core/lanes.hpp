@@ -17,6 +17,7 @@
 #endif
 
 #define KDCODE_LANE [[maybe_unused]] inline __attribute__((always_inline))
+#define KDCODE_INLINE __attribute__((always_inline))  // for lambdas
 
 namespace kdcode {
 namespace {
@@ -126,6 +127,17 @@ using i16x16 = Vector<std::int16_t, 16>;
 using u16x16 = Vector<std::uint16_t, 16>;
 using i8x16 = Vector<std::int8_t, 16>;
 using u8x16 = Vector<std::uint8_t, 16>;
+
+// Calls `function` with 0, 1, ... n - 1 as constants. Compilers keep arrays in registers whose places are constants,
+// and not always those whose places are the variables of a loop.
+template <class Function, std::size_t... I>
+KDCODE_LANE void unroll(Function function, std::index_sequence<I...>) {
+  (function(std::integral_constant<std::size_t, I>()), ...);
+}
+template <std::size_t n, class Function>
+KDCODE_LANE void unroll(Function function) {
+  unroll(function, std::make_index_sequence<n>());
+}
 
 // Calls `function` with the registers of some lanes, part by part.
 template <class Result, class Function, class... Arguments>

@@ -237,6 +237,7 @@ std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char
     }
     made->longest_ = std::max(made->longest_, length);
   }
+  if (shape.group_sizes.empty()) return refuse("group_sizes: expected one at least");
   std::size_t covered = 0;
   for (std::size_t i = 0; i < made->group_sizes_.size(); ++i) {
     const std::uint8_t size = made->group_sizes_[i];

@@ -58,61 +58,57 @@ KDCODE_LANE void dots(const ExpandMatrix* matrix, std::size_t block, const std::
   const std::size_t quads = matrix->quads;
   const std::int8_t* numbers = matrix->numbers + block * quads * 64;
 #if defined(__AVX512VNNI__)
-  __m512i found[rows_at_once][blocks_at_once];
-  for (std::size_t r = 0; r < rows_at_once; ++r) {
-    for (std::size_t b = 0; b < blocks_at_once; ++b) found[r][b] = _mm512_setzero_si512();
-  }
+  constexpr std::size_t sums_at_once = rows_at_once * blocks_at_once;
+  __m512i found[sums_at_once];
+  unroll<sums_at_once>([&](auto i) KDCODE_INLINE { found[i] = _mm512_setzero_si512(); });
   for (std::size_t quad = 0; quad < quads; ++quad) {
     __m512i four_of[blocks_at_once];
-    for (std::size_t b = 0; b < blocks_at_once; ++b) four_of[b] = _mm512_loadu_si512(numbers + 64 * (b * quads + quad));
-    for (std::size_t r = 0; r < rows_at_once; ++r) {
+    unroll<blocks_at_once>([&](auto b)
+                               KDCODE_INLINE { four_of[b] = _mm512_loadu_si512(numbers + 64 * (b * quads + quad)); });
+    unroll<rows_at_once>([&](auto r) KDCODE_INLINE {
       std::int32_t four;
       __builtin_memcpy(&four, rows + 4 * (r * quads + quad), 4);
       const __m512i levels = _mm512_set1_epi32(four);
-      for (std::size_t b = 0; b < blocks_at_once; ++b) {
-        found[r][b] = _mm512_dpbusd_epi32(found[r][b], levels, four_of[b]);
-      }
-    }
+      unroll<blocks_at_once>([&](auto b) KDCODE_INLINE {
+        constexpr std::size_t i = r * blocks_at_once + b;
+        found[i] = _mm512_dpbusd_epi32(found[i], levels, four_of[b]);
+      });
+    });
   }
-  for (std::size_t r = 0; r < rows_at_once; ++r) {
-    for (std::size_t b = 0; b < blocks_at_once; ++b) sums[r][b] = (i32x16)found[r][b];
-  }
+  unroll<sums_at_once>([&](auto i) KDCODE_INLINE { sums[i / blocks_at_once][i % blocks_at_once] = (i32x16)found[i]; });
 #else
 #if defined(__AVX2__)
   if (matrix->run != 0) {
     for (std::size_t r = 0; r < rows_at_once; ++r) {
       for (std::size_t b = 0; b < blocks_at_once; ++b) sums[r][b] = i32x16{};
     }
+    constexpr std::size_t sums_at_once = rows_at_once * blocks_at_once * 2;  // of 8 rows of the matrix each
     for (std::size_t first = 0; first < quads; first += matrix->run) {
       const std::size_t end = quads - first < matrix->run ? quads : first + matrix->run;
-      __m256i found[rows_at_once][blocks_at_once][2];  // of 8 rows of the matrix, two sums of 16 bits each
-      for (std::size_t r = 0; r < rows_at_once; ++r) {
-        for (std::size_t b = 0; b < blocks_at_once; ++b) found[r][b][0] = found[r][b][1] = _mm256_setzero_si256();
-      }
+      __m256i found[sums_at_once];  // pairs of 16 bits
+      unroll<sums_at_once>([&](auto i) KDCODE_INLINE { found[i] = _mm256_setzero_si256(); });
       for (std::size_t quad = first; quad < end; ++quad) {
         __m256i levels[rows_at_once];
-        for (std::size_t r = 0; r < rows_at_once; ++r) {
+        unroll<rows_at_once>([&](auto r) KDCODE_INLINE {
           std::int32_t four;
           __builtin_memcpy(&four, rows + 4 * (r * quads + quad), 4);
           levels[r] = _mm256_set1_epi32(four);
-        }
-        for (std::size_t b = 0; b < blocks_at_once; ++b) {
-          for (std::size_t half = 0; half < 2; ++half) {
-            __m256i some;
-            __builtin_memcpy(&some, numbers + 64 * (b * quads + quad) + 32 * half, sizeof some);
-            for (std::size_t r = 0; r < rows_at_once; ++r) {
-              found[r][b][half] = _mm256_add_epi16(found[r][b][half], _mm256_maddubs_epi16(levels[r], some));
-            }
-          }
-        }
+        });
+        unroll<2 * blocks_at_once>([&](auto b) KDCODE_INLINE {
+          __m256i some;
+          __builtin_memcpy(&some, numbers + 64 * (b / 2 * quads + quad) + 32 * (b % 2), sizeof some);
+          unroll<rows_at_once>([&](auto r) KDCODE_INLINE {
+            constexpr std::size_t i = r * 2 * blocks_at_once + b;
+            found[i] = _mm256_add_epi16(found[i], _mm256_maddubs_epi16(levels[r], some));
+          });
+        });
       }
       const __m256i one = _mm256_set1_epi16(1);
-      for (std::size_t r = 0; r < rows_at_once; ++r) {
-        for (std::size_t b = 0; b < blocks_at_once; ++b) {
-          sums[r][b].low.raw += (decltype(sums[r][b].low.raw))_mm256_madd_epi16(found[r][b][0], one);
-          sums[r][b].high.raw += (decltype(sums[r][b].high.raw))_mm256_madd_epi16(found[r][b][1], one);
-        }
-      }
+      unroll<sums_at_once / 2>([&](auto i) KDCODE_INLINE {
+        i32x16& sum = sums[i / blocks_at_once][i % blocks_at_once];
+        sum += joined(Vector<std::int32_t, 8>(_mm256_madd_epi16(found[2 * i], one)),
+                      Vector<std::int32_t, 8>(_mm256_madd_epi16(found[2 * i + 1], one)));
+      });
     }
     return;
   }
