@@ -347,9 +347,9 @@ std::uint32_t LevelCodec::stride() const { return longest_ + zeros_after; }
 Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
                         const std::uint8_t* end, ReadBlocks* found) const {
   const std::size_t count = blocks.size();
-  found->lanes = count <= few_blocks ? 1 : lanes;
+  found->lane_bits = count <= few_blocks ? 0 : 4;
   found->large.clear();
-  const std::size_t whole = (count + found->lanes - 1) / found->lanes * found->lanes;
+  const std::size_t side = found->lanes(), whole = (count + side - 1) / side * side;
   const auto grow = [](auto* memory, std::size_t size) {
     if (memory->size() < size) memory->resize(size);
   };
@@ -357,7 +357,7 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
   grow(&found->numbers, centroids() != 0 ? whole * plan_.rows : 0);
   grow(&found->sides, whole);
   grow(&found->bytes, std::min(whole, most_lanes) * stride() + at_once);
-  const std::size_t together = found->lanes == 1 ? 1 : most_lanes;
+  const std::size_t together = side == 1 ? 1 : most_lanes;
   for (std::size_t start = 0; start < count; start += together) {
     const std::size_t some = std::min(together, count - start);
     for (std::size_t i = 0; i < some; ++i) {
@@ -373,8 +373,8 @@ Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<c
   });
   for (const LargeLevel& level : found->large) {
     const std::size_t coordinate = level.place % plan_.width;
-    found->levels[first(*found, level.block, level.place / plan_.width) + coordinate / 4 * 4 * found->lanes +
-                  coordinate % 4] = 0;
+    found->levels[first(*found, level.block, level.place / plan_.width) + coordinate / 4 * 4 * side + coordinate % 4] =
+        0;
   }
   return Damage::none;
 }

@@ -56,17 +56,14 @@ struct ReadBlocks {
   // int8 levels, four coordinates after four: of one block after the other, or of 16 blocks side by side. Zeros stand
   // for multiples beyond int8, which are in `large` in the order of their places.
   std::vector<std::int8_t> levels;
-  std::size_t lanes = 1;               // blocks that lie side by side
+  unsigned lane_bits = 0;              // 2^lane_bits blocks lie side by side
   std::vector<std::uint16_t> numbers;  // (blocks, rows) of centroids
   std::vector<Sides> sides;            // (blocks)
   std::vector<LargeLevel> large;
   std::size_t damaged = 0;          // the block that is damaged, if one is
   std::vector<std::uint8_t> bytes;  // copies of blocks, which nobody else changes while they are read
 
-  // Where the first four coordinates of a row are; `lanes` fours lie from each to the next.
-  std::size_t first(std::size_t block, std::size_t row, std::size_t rows, std::size_t width) const {
-    return ((block / lanes * rows + row) * (width / 4) * lanes + block % lanes) * 4;
-  }
+  std::size_t lanes() const { return std::size_t{1} << lane_bits; }
 };
 
 struct Op;
@@ -93,8 +90,10 @@ class LevelCodec {
   // Reads n blocks of bytes with their classes. `end` is as far as anything may be read after their first bytes.
   Damage read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
               const std::uint8_t* end, ReadBlocks* found) const;
+  // Where the first four levels of a row are; from each to the next four it is 4 · lanes bytes.
   std::size_t first(const ReadBlocks& found, std::size_t block, std::size_t row) const {
-    return found.first(block, row, plan_.rows, plan_.width);
+    const std::size_t lane = block & (found.lanes() - 1), tile = (block >> found.lane_bits) * plan_.rows + row;
+    return (tile * plan_.width << found.lane_bits) + 4 * lane;
   }
 
   // Whether the multiples of a block are those of their quantizers, within bounds, and zero where there are no levels.

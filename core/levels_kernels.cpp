@@ -177,8 +177,35 @@ void read(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride
   }
 }
 
+std::uint32_t add_classes(const std::uint8_t* classes, std::uint32_t count, const std::uint8_t* more) {
+#if defined(__AVX2__)
+  const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(more)));
+  const __m256i nibble = _mm256_set1_epi8(15), zero = _mm256_setzero_si256(), one = _mm256_set1_epi8(1);
+  const __m256i even = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40,
+                                        42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62);
+  __m256i sums = zero;
+  for (std::uint32_t first = 0; first < 256; first += 64) {
+    const std::uint32_t some = count < first ? 0 : count - first < 64 ? count - first : 64;
+    const __m256i end = _mm256_set1_epi8(static_cast<char>(some));
+    const __m256i two = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(classes + first / 2));
+    const __m256i low = _mm256_shuffle_epi8(table, _mm256_and_si256(two, nibble));
+    const __m256i high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(two, 4), nibble));
+    const __m256i is_low = _mm256_cmpgt_epi8(end, even), is_high = _mm256_cmpgt_epi8(end, _mm256_add_epi8(even, one));
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_and_si256(low, is_low), zero));
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_and_si256(high, is_high), zero));
+  }
+  std::uint64_t parts[4];
+  __builtin_memcpy(parts, &sums, sizeof parts);
+  return static_cast<std::uint32_t>(parts[0] + parts[1] + parts[2] + parts[3]);
+#else
+  std::uint32_t sum = 0;
+  for (std::uint32_t i = 0; i < count; ++i) sum += more[classes[i / 2] >> (4 * (i % 2)) & 15];
+  return sum;
+#endif
+}
+
 }  // namespace
 
-const LevelKernels KDCODE_KERNELS(levels_kernels) = {read};
+const LevelKernels KDCODE_KERNELS(levels_kernels) = {read, add_classes};
 
 }  // namespace kdcode

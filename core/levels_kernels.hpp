@@ -49,6 +49,8 @@ struct LevelKernels {
   // rows) of centroids.
   void (*read)(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneBlocks* blocks,
                std::size_t batches, std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped, void* self);
+  // What the first `count` of 256 classes of four bits add up to, where class i stands for `more[i]`.
+  std::uint32_t (*add_classes)(const std::uint8_t* classes, std::uint32_t count, const std::uint8_t* more);
 };
 
 KDCODE_DECLARE_KERNELS(LevelKernels, levels_kernels)

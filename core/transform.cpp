@@ -42,6 +42,7 @@ std::unique_ptr<Transform> Transform::make(const LevelShape& levels, const Trans
   made->mean_.assign(shape.mean.begin(), shape.mean.end());
   made->steps_.assign(shape.steps.begin(), shape.steps.end());
   made->sides_.assign(shape.sides.begin(), shape.sides.end());
+  made->sides_.resize(most_sides);
   made->centroids_.assign(shape.centroids.begin(), shape.centroids.end());
   made->set_rotation(shape, levels.values);
   made->set_centroids();
@@ -141,8 +142,9 @@ const float* Transform::base_of(std::size_t number) const {
 ExpandedRow Transform::row_of(const std::int8_t* levels, Sides sides, unsigned own, std::size_t number,
                               float* vector) const {
   ExpandedRow row{levels, base_of(number), vector, steps_[own], sides.count, {}};
-  for (unsigned i = 0; i < sides.count; ++i) {
-    row.weights[i] = (sides.above >> (sides.count - 1 - i) & 1) != 0 ? sides_[i] : -sides_[i];
+  const std::uint32_t above = sides.above << (most_sides - sides.count);
+  for (unsigned i = 0; i < most_sides; ++i) {  // a fixed number, since how many there are, nobody could predict
+    row.weights[i] = (above >> (most_sides - 1 - i) & 1) != 0 ? sides_[i] : -sides_[i];
   }
   return row;
 }
@@ -203,8 +205,11 @@ std::size_t Transform::read_chunk(const RowFinder& rows, std::span<const std::in
       std::clamp<std::size_t>(levels_at_once / std::max<std::size_t>(1, block_levels), 1, rows_at_once);
   std::size_t end = std::min(numbers.size(), done + at_once), last = std::numeric_limits<std::size_t>::max();
   chunk->found = chunk->count = 0;
-  for (std::size_t i = done; i < end; ++i) rows.prefetch(numbers[i]);
+  if (done == 0) {
+    for (std::size_t i = 0; i < end; ++i) rows.prefetch(numbers[i]);
+  }
   for (std::size_t i = done; i < end; ++i) {
+    if (i + at_once < numbers.size()) rows.prefetch(numbers[i + at_once]);               // for the next chunk
     const std::int64_t number = *const_cast<const volatile std::int64_t*>(&numbers[i]);  // read once, then checked
     const RowPlace place = rows.find(number);
     if (place.trouble != RowTrouble::none) {
@@ -216,7 +221,8 @@ std::size_t Transform::read_chunk(const RowFinder& rows, std::span<const std::in
     if (place.block != last) {
       chunk->blocks[chunk->count] = rows.rows().codes.bytes + place.begin;
       chunk->classes[chunk->count] = static_cast<std::uint8_t>(place.own);
-      __builtin_prefetch(chunk->blocks[chunk->count]);
+      for (std::size_t at = 0; at < place.length; at += 64) __builtin_prefetch(chunk->blocks[chunk->count] + at);
+      __builtin_prefetch(chunk->blocks[chunk->count] + place.length);
       ++chunk->count, last = place.block;
     }
     chunk->wanted[chunk->found++] = {i, chunk->count - 1, place.place};
@@ -249,7 +255,7 @@ std::size_t Transform::decode(const RowFinder& rows, std::span<const std::int64_
           row_of(chunk.read.levels.data() + levels_->first(chunk.read, block, place),
                  sides_at(chunk.read.sides[block], place), chunk.classes[block], number, vectors + at * dim());
     }
-    finish({expanded, chunk.found}, 4 * chunk.read.lanes, &chunk.memory);
+    finish({expanded, chunk.found}, 4 * chunk.read.lanes(), &chunk.memory);
     for (const LargeLevel& level : chunk.read.large) {
       for (std::size_t i = 0; i < chunk.found; ++i) {
         if (chunk.wanted[i].block != level.block || level.place / width != chunk.wanted[i].place) continue;
@@ -271,7 +277,7 @@ std::size_t Transform::read(const RowFinder& rows, std::span<const std::int64_t>
       const auto [at, block, place] = chunk.wanted[i];
       std::int32_t* to = multiples + at * dim();
       const std::int8_t* levels = chunk.read.levels.data() + levels_->first(chunk.read, block, place);
-      for (std::size_t k = 0; k < dim(); ++k) to[k] = k < active ? levels[k / 4 * 4 * chunk.read.lanes + k % 4] : 0;
+      for (std::size_t k = 0; k < dim(); ++k) to[k] = k < active ? levels[k / 4 * 4 * chunk.read.lanes() + k % 4] : 0;
       const Sides own = sides_at(chunk.read.sides[block], place);
       const std::uint32_t number = levels_->centroids() != 0 ? chunk.read.numbers[block * in_block + place] : 0u;
       const std::uint32_t rest[4] = {number, chunk.classes[block], own.count, own.above};

@@ -115,7 +115,7 @@ Read read(const LevelCodec& codec, const std::vector<std::vector<std::uint8_t>>&
   own.sides.resize(blocks.size());
   found.numbers = own.numbers, found.sides = own.sides;
   for (std::size_t i = 0; i < blocks.size() * rows * width; ++i) {
-    const std::size_t four = codec.first(own, i / width / rows, i / width % rows) + i % width / 4 * 4 * own.lanes;
+    const std::size_t four = codec.first(own, i / width / rows, i / width % rows) + i % width / 4 * 4 * own.lanes();
     found.multiples.push_back(own.levels[four + i % 4]);
   }
   for (const LargeLevel& level : own.large) {
