@@ -149,27 +149,30 @@ RowPlace RowFinder::find(std::int64_t row) const {
   return found;
 }
 
-RowPlace RowFinder::next(std::int64_t row, const RowPlace& before) const {
-  if (row < 0 || static_cast<std::size_t>(row) >= rows_.rows) return find(row);
-  const std::size_t slot = slot_of(static_cast<std::size_t>(row));
-  RowPlace found = before;
-  found.place = rows_.rows_per_block == 1 ? 0 : slot % rows_.rows_per_block;
-  const std::size_t block = rows_.rows_per_block == 1 ? slot : slot / rows_.rows_per_block;
-  if (block == before.block) return found;
-  if (block != before.block + 1 || block % blocks_per_start == 0) return find(row);
-  found.block = block, found.begin = before.begin + before.length;
+void RowFinder::find_next(std::int64_t row, RowPlace* place) const {
+  const auto anew = [&] { *place = find(row); };
+  if (place->trouble != RowTrouble::none || row < 1 || static_cast<std::size_t>(row) >= rows_.rows) return anew();
+  const std::size_t slot = slot_of(static_cast<std::size_t>(row)), block = block_of(slot);
+  if (block == place->block) {
+    place->place = slot - block * rows_.rows_per_block;
+    return;
+  }
+  if (block != place->block + 1 || block % blocks_per_start == 0) return anew();
+  const std::size_t begin = place->begin + place->length;
+  unsigned own = 0;
   if (classes_ > 1) {
     const std::size_t bit = block * bits_, byte = bit / 8;
-    if (!is_checked(rows_.classes, byte, byte + 1 < rows_.classes.size ? 2 : 1, &found)) return found;
-    unsigned own = rows_.classes.bytes[byte];
-    if (byte + 1 < rows_.classes.size) own |= static_cast<unsigned>(rows_.classes.bytes[byte + 1]) << 8;
-    found.own = own >> bit % 8 & ((1u << bits_) - 1);
+    RowPlace unchecked;
+    const bool has_two = byte + 1 < rows_.classes.size;
+    if (!is_checked(rows_.classes, byte, has_two ? 2 : 1, &unchecked)) return anew();
+    own = rows_.classes.bytes[byte] | (has_two ? static_cast<unsigned>(rows_.classes.bytes[byte + 1]) << 8 : 0u);
+    own = own >> bit % 8 & ((1u << bits_) - 1);
   }
-  const std::uint64_t length = lengths_[found.own];
-  if (length == no_class || found.begin + length > rows_.codes.size) return find(row);
-  found.length = static_cast<std::size_t>(length);
-  is_checked(rows_.codes, found.begin, found.length, &found);
-  return found;
+  const std::uint64_t length = lengths_[own];
+  if (length == no_class || begin + length > rows_.codes.size) return anew();
+  place->block = block, place->place = slot - block * rows_.rows_per_block, place->own = own;
+  place->begin = begin, place->length = static_cast<std::size_t>(length);
+  is_checked(rows_.codes, begin, place->length, place);
 }
 
 bool RowFinder::check(const char** reason) const {

@@ -56,8 +56,8 @@ class RowFinder {
   const BlockRows& rows() const { return rows_; }
 
   RowPlace find(std::int64_t row) const;
-  // The same, quicker where `before` is the place of the row before.
-  RowPlace next(std::int64_t row, const RowPlace& before) const;
+  // The same, quicker where `place` is that of the row before.
+  void find_next(std::int64_t row, RowPlace* place) const;
   void prefetch(std::int64_t row) const;
 
  private:

@@ -36,8 +36,8 @@ struct LevelQueries::Tile {
     std::size_t block, place;  // among those of the tile, and in the block
   };
   std::size_t first = 0, count = 0, blocks = 0;
-  RowPlace last;  // of the row before
-  bool has_last = false;
+  std::size_t begin = 0;  // the first row of the call
+  RowPlace last;          // of the row before
   Row rows[rows_at_once];
   const std::uint8_t* begins[rows_at_once];
   std::uint8_t classes[rows_at_once];
@@ -148,10 +148,9 @@ std::size_t LevelQueries::read(const RowFinder& rows, std::size_t first, std::si
   tile->first = first, tile->count = tile->blocks = 0;
   for (std::size_t row = first; row < end; ++row) {
     const auto number = static_cast<std::int64_t>(row);
-    tile->last = tile->has_last ? rows.next(number, tile->last) : rows.find(number);
-    const RowPlace& place = tile->last;
-    tile->has_last = place.trouble == RowTrouble::none;
-    if (!tile->has_last) {
+    RowPlace& place = tile->last;
+    row == tile->begin ? (void)(place = rows.find(number)) : rows.find_next(number, &place);
+    if (place.trouble != RowTrouble::none) {
       *trouble = {place.trouble, Damage::none, row, place.begin, place.length};
       end = row;
       break;
@@ -186,7 +185,7 @@ SixteenScores LevelQueries::multiply(std::size_t start, Tile* tile) const {
   std::memset(tile->sides, 0, sizeof tile->sides);
   for (std::size_t i = 0; i < count; ++i) {
     const auto [block, place] = tile->rows[start + i];
-    const Sides own = codec_.sides_at(tile->read.sides[block], place);
+    const Sides all = tile->read.sides[block], own = levels.rows() == 1 ? all : codec_.sides_at(all, place);
     for (unsigned before = 0; before < own.count; before += 4) {
       const unsigned some = std::min(4u, own.count - before), after = own.count - before - some;
       const std::uint32_t four = sides_as_levels[1u << some | (own.above >> after & ((1u << some) - 1))];
@@ -237,8 +236,9 @@ void LevelQueries::add_large(std::size_t start, Tile* tile, SixteenScores* score
 
 std::size_t LevelQueries::scan(const RowFinder& rows, std::size_t first, std::size_t stop, const LevelScan& scan,
                                DecodeTrouble* trouble) const {
-  thread_local Tile tile;
-  tile.has_last = false;
+  thread_local Tile own_tile;
+  Tile& tile = own_tile;
+  tile.begin = first;
   std::vector<float> slack = slack_;
   for (float& own : slack) own += scan.extra;
   const std::vector<float> floors(scan.floors, scan.floors + count_);
@@ -268,8 +268,9 @@ std::size_t LevelQueries::scan(const RowFinder& rows, std::size_t first, std::si
 
 std::size_t LevelQueries::score(const RowFinder& rows, std::size_t first, std::size_t stop, float* scores,
                                 std::size_t stride, DecodeTrouble* trouble) const {
-  thread_local Tile tile;
-  tile.has_last = false;
+  thread_local Tile own_tile;
+  Tile& tile = own_tile;
+  tile.begin = first;
   while (first < stop && !trouble->found()) {
     const std::size_t end = read(rows, first, stop, &tile, trouble);
     for (std::size_t start = 0; start < tile.count; start += lanes) {
