@@ -73,7 +73,7 @@ void bind_score_int8(const Matrix<std::int8_t>& numbers, const Vector<float>& sc
   const std::size_t rows = numbers.shape(0), dim = numbers.shape(1), count = queries.shape(0);
   expect(dim >= 1 && dim <= widest_planes, "rows of int8 have 1 to 65,536 columns");
   expect(count >= 1 && count <= most_queries, "there are 1 to 1,024 queries at a time");
-  expect(first <= stop && stop <= rows, "scores are those of one row to another");
+  expect(first <= stop && stop <= rows, "scores are those from one row to another");
   expect_shape(scales, "the scales", {rows});
   expect_shape(queries, "the queries", {count, dim});
   expect_shape(scores, "the scores", {count, rows});
