@@ -8,8 +8,7 @@
 namespace kdcode {
 namespace {
 
-constexpr std::size_t most_queries = 1024, widest_int8 = 1 << 16;  // sums of int8 products have room in 32 bits
-constexpr unsigned most_planes = 3;
+constexpr std::size_t most_queries = 1024;
 
 // Queries with their codec, which stays as long as they do.
 struct HeldQueries {
@@ -47,11 +46,7 @@ Stopped bind_scan(const HeldQueries& held, const HeldBlocks& blocks, const Vecto
                        offsets.size() == 0 ? nullptr : offsets.data(),
                        extra,
                        floors.data(),
-                       room,
-                       found.data(),
-                       lows.data(),
-                       highs.data(),
-                       counts.data()};
+                       {room, found.data(), lows.data(), highs.data(), counts.data()}};
   DecodeTrouble trouble;
   {
     const ReleaseGil released((stop - first) * 256);
@@ -76,9 +71,9 @@ Stopped bind_score(const HeldQueries& held, const HeldBlocks& blocks, std::size_
 void bind_score_int8(const Matrix<std::int8_t>& numbers, const Vector<float>& scales, const Matrix<double>& queries,
                      std::size_t first, std::size_t stop, const Array<float, 2>& scores) {
   const std::size_t rows = numbers.shape(0), dim = numbers.shape(1), count = queries.shape(0);
-  expect(dim >= 1 && dim <= widest_int8, "rows of int8 have 1 to 65,536 columns");
+  expect(dim >= 1 && dim <= widest_planes, "rows of int8 have 1 to 65,536 columns");
   expect(count >= 1 && count <= most_queries, "there are 1 to 1,024 queries at a time");
-  expect(first <= stop && stop <= rows, "scores are those of one row to another");
+  expect(first <= stop && stop <= rows, "scores are those from one row to another");
   expect_shape(scales, "the scales", {rows});
   expect_shape(queries, "the queries", {count, dim});
   expect_shape(scores, "the scores", {count, rows});
@@ -97,6 +92,8 @@ void bind_search(nb::module_& module) {
             const Transform& own = nb::cast<const HeldTransform&>(codec).codec();
             expect_shape(queries, "the queries", {queries.shape(0), own.dim()});
             expect(queries.shape(0) >= 1 && queries.shape(0) <= most_queries, "there are 1 to 1,024 queries at a time");
+            expect(own.levels().width() + most_sides <= widest_planes,
+                   "rows with levels of 65,536 coordinates or more");
             expect(planes >= 1 && planes <= most_planes, "there are 1 to 3 planes");
             new (self)
                 HeldQueries{codec, std::make_unique<LevelQueries>(own, queries.span(), queries.shape(0), planes)};

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "checked.hpp"
+#include "dispatch.hpp"
+#include "levels_kernels.hpp"
 
 namespace kdcode {
 namespace {
@@ -21,9 +23,10 @@ RowFinder::RowFinder(const BlockRows& rows, std::span<const std::uint32_t> lengt
   bits_ = std::max(bits_, 1u);
   lengths_.assign(std::size_t{1} << bits_, no_class);
   std::copy(lengths.begin(), lengths.end(), lengths_.begin());
-  if (bits_ == 4) {
-    for (std::size_t byte = 0; byte < 256; ++byte) both_.push_back(lengths_[byte & 15] + lengths_[byte >> 4]);
-  }
+  least_ = *std::min_element(lengths_.begin(), lengths_.end());
+  is_summed_ = lengths.size() == more_.size() && *std::max_element(lengths_.begin(), lengths_.end()) - least_ < 256;
+  for (std::size_t i = 0; is_summed_ && i < more_.size(); ++i)
+    more_[i] = static_cast<std::uint8_t>(lengths_[i] - least_);
   if (rows_.rows != 0) blocks_ = slot_of(rows_.rows - 1) / std::max<std::size_t>(1, rows_.rows_per_block) + 1;
 }
 
@@ -76,13 +79,34 @@ bool RowFinder::is_checked(const FileBytes& part, std::size_t begin, std::size_t
 
 void RowFinder::prefetch(std::int64_t row) const {
   if (row < 0 || static_cast<std::size_t>(row) >= rows_.rows) return;
-  const std::size_t block = slot_of(static_cast<std::size_t>(row)) / rows_.rows_per_block;
+  const std::size_t block = block_of(slot_of(static_cast<std::size_t>(row)));
   if (classes_ == 1) {
     __builtin_prefetch(rows_.codes.bytes + block * lengths_[0]);
     return;
   }
   __builtin_prefetch(rows_.starts.bytes + block / blocks_per_start * sizeof(std::uint64_t));
   __builtin_prefetch(rows_.classes.bytes + block / classes_together * bits_);
+}
+
+// The lengths of the first blocks of 256, whose classes begin at `first`.
+std::uint64_t RowFinder::lengths_before(std::size_t first, std::size_t inside) const {
+  const std::uint8_t* classes = rows_.classes.bytes + first;
+  if (is_summed_) {
+    constexpr std::size_t size = blocks_per_start / 2;
+    std::uint8_t last[size];  // those of the last blocks may be fewer
+    if (rows_.classes.size - first < size) {
+      std::memcpy(last, classes, rows_.classes.size - first);
+      classes = last;
+    }
+    const auto count = static_cast<std::uint32_t>(inside);
+    return least_ * inside + KDCODE_CHOSEN(levels_kernels).add_classes(classes, count, more_.data());
+  }
+  std::uint64_t sum = 0, eight = 0;
+  for (std::size_t i = 0; i < inside; ++i, eight >>= bits_) {
+    if (i % classes_together == 0) std::memcpy(&eight, classes + i / classes_together * bits_, bits_);
+    sum += lengths_[eight & ((std::uint64_t{1} << bits_) - 1)];
+  }
+  return sum;
 }
 
 RowPlace RowFinder::find(std::int64_t row) const {
@@ -92,7 +116,7 @@ RowPlace RowFinder::find(std::int64_t row) const {
     return found;
   }
   const std::size_t slot = slot_of(static_cast<std::size_t>(row));
-  found.block = slot / rows_.rows_per_block, found.place = slot % rows_.rows_per_block;
+  found.block = block_of(slot), found.place = slot - found.block * rows_.rows_per_block;
   if (classes_ == 1) {
     found.length = lengths_[0], found.begin = found.block * found.length;
     is_checked(rows_.codes, found.begin, found.length, &found);
@@ -106,20 +130,11 @@ RowPlace RowFinder::find(std::int64_t row) const {
   std::uint64_t begin;
   std::memcpy(&begin, rows_.starts.bytes + start * sizeof begin, sizeof begin);
   begin = std::min(begin, no_class);  // whatever is added, it stays beyond all bytes
-  const std::uint8_t* classes = rows_.classes.bytes + first;
-  std::size_t group = 0;
-  if (bits_ == 4) {
-    for (std::size_t i = 0; i < 4 * whole; ++i) begin += both_[classes[i]];
-    group = whole;
-  }
+  std::uint64_t eight = 0;
+  std::memcpy(&eight, rows_.classes.bytes + first + whole * bits_, bits_);
   const std::uint64_t mask = (std::uint64_t{1} << bits_) - 1;
-  for (; group <= whole; ++group) {
-    std::uint64_t eight = 0;
-    std::memcpy(&eight, classes + group * bits_, bits_);
-    const std::size_t count = group == whole ? inside % classes_together : classes_together;
-    for (std::size_t i = 0; i < count; ++i, eight >>= bits_) begin += lengths_[eight & mask];
-    found.own = static_cast<unsigned>(eight & mask);
-  }
+  found.own = static_cast<unsigned>(eight >> (inside % classes_together * bits_) & mask);
+  begin += lengths_before(first, inside);
   const std::uint64_t length = lengths_[found.own];
   if (length == no_class || begin >= no_class) {
     found.trouble = begin > 2 * no_class || length == no_class ? RowTrouble::no_class : RowTrouble::beyond;
@@ -134,27 +149,30 @@ RowPlace RowFinder::find(std::int64_t row) const {
   return found;
 }
 
-RowPlace RowFinder::next(std::int64_t row, const RowPlace& before) const {
-  if (row < 0 || static_cast<std::size_t>(row) >= rows_.rows) return find(row);
-  const std::size_t slot = slot_of(static_cast<std::size_t>(row));
-  RowPlace found = before;
-  found.place = rows_.rows_per_block == 1 ? 0 : slot % rows_.rows_per_block;
-  const std::size_t block = rows_.rows_per_block == 1 ? slot : slot / rows_.rows_per_block;
-  if (block == before.block) return found;
-  if (block != before.block + 1 || block % blocks_per_start == 0) return find(row);
-  found.block = block, found.begin = before.begin + before.length;
+void RowFinder::find_next(std::int64_t row, RowPlace* place) const {
+  const auto anew = [&] { *place = find(row); };
+  if (place->trouble != RowTrouble::none || row < 1 || static_cast<std::size_t>(row) >= rows_.rows) return anew();
+  const std::size_t slot = slot_of(static_cast<std::size_t>(row)), block = block_of(slot);
+  if (block == place->block) {
+    place->place = slot - block * rows_.rows_per_block;
+    return;
+  }
+  if (block != place->block + 1 || block % blocks_per_start == 0) return anew();
+  const std::size_t begin = place->begin + place->length;
+  unsigned own = 0;
   if (classes_ > 1) {
     const std::size_t bit = block * bits_, byte = bit / 8;
-    if (!is_checked(rows_.classes, byte, byte + 1 < rows_.classes.size ? 2 : 1, &found)) return found;
-    unsigned own = rows_.classes.bytes[byte];
-    if (byte + 1 < rows_.classes.size) own |= static_cast<unsigned>(rows_.classes.bytes[byte + 1]) << 8;
-    found.own = own >> bit % 8 & ((1u << bits_) - 1);
+    RowPlace unchecked;
+    const bool has_two = byte + 1 < rows_.classes.size;
+    if (!is_checked(rows_.classes, byte, has_two ? 2 : 1, &unchecked)) return anew();
+    own = rows_.classes.bytes[byte] | (has_two ? static_cast<unsigned>(rows_.classes.bytes[byte + 1]) << 8 : 0u);
+    own = own >> bit % 8 & ((1u << bits_) - 1);
   }
-  const std::uint64_t length = lengths_[found.own];
-  if (length == no_class || found.begin + length > rows_.codes.size) return find(row);
-  found.length = static_cast<std::size_t>(length);
-  is_checked(rows_.codes, found.begin, found.length, &found);
-  return found;
+  const std::uint64_t length = lengths_[own];
+  if (length == no_class || begin + length > rows_.codes.size) return anew();
+  place->block = block, place->place = slot - block * rows_.rows_per_block, place->own = own;
+  place->begin = begin, place->length = static_cast<std::size_t>(length);
+  is_checked(rows_.codes, begin, place->length, place);
 }
 
 bool RowFinder::check(const char** reason) const {

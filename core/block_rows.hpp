@@ -5,6 +5,7 @@
 // breaks say which slots they have.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -55,19 +56,26 @@ class RowFinder {
   const BlockRows& rows() const { return rows_; }
 
   RowPlace find(std::int64_t row) const;
-  // The same, quicker where `before` is the place of the row before.
-  RowPlace next(std::int64_t row, const RowPlace& before) const;
+  // The same, quicker where `place` is that of the row before.
+  void find_next(std::int64_t row, RowPlace* place) const;
   void prefetch(std::int64_t row) const;
 
  private:
   std::size_t slot_of(std::size_t row) const;
+  std::size_t block_of(std::size_t slot) const {
+    return rows_.rows_per_block == 1 ? slot : slot / rows_.rows_per_block;
+  }
+  std::uint64_t lengths_before(std::size_t start, std::size_t inside) const;
   bool is_checked(const FileBytes& part, std::size_t begin, std::size_t length, RowPlace* place) const;
 
   BlockRows rows_;
   std::size_t blocks_ = 0, classes_;
   unsigned bits_;
   std::vector<std::uint64_t> lengths_;  // by class; far too long for one that there is not
-  std::vector<std::uint64_t> both_;     // of two classes of 4 bits, by the byte that they make
+  // Of 16 classes, where lengths differ by less than 256: by how much each is above the least.
+  std::uint64_t least_ = 0;
+  std::array<std::uint8_t, 16> more_{};
+  bool is_summed_ = false;
 };
 
 }  // namespace kdcode

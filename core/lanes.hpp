@@ -17,6 +17,7 @@
 #endif
 
 #define KDCODE_LANE [[maybe_unused]] inline __attribute__((always_inline))
+#define KDCODE_INLINE __attribute__((always_inline))  // for lambdas
 
 namespace kdcode {
 namespace {
@@ -126,6 +127,17 @@ using i16x16 = Vector<std::int16_t, 16>;
 using u16x16 = Vector<std::uint16_t, 16>;
 using i8x16 = Vector<std::int8_t, 16>;
 using u8x16 = Vector<std::uint8_t, 16>;
+
+// Calls `function` with 0, 1, ... n - 1 as constants. Compilers keep arrays in registers whose places are constants,
+// and not always those whose places are the variables of a loop.
+template <class Function, std::size_t... I>
+KDCODE_LANE void unroll(Function function, std::index_sequence<I...>) {
+  (function(std::integral_constant<std::size_t, I>()), ...);
+}
+template <std::size_t n, class Function>
+KDCODE_LANE void unroll(Function function) {
+  unroll(function, std::make_index_sequence<n>());
+}
 
 // Calls `function` with the registers of some lanes, part by part.
 template <class Result, class Function, class... Arguments>
@@ -364,6 +376,31 @@ KDCODE_LANE Vector<T, N> gather(const T* table, Vector<Index, N> index) {
     return found;
 #endif
   }
+}
+
+// The two values of each of eight pairs of a table, side by side.
+KDCODE_LANE u32x16 gather_eight_pairs(const std::uint32_t* table, Vector<std::uint32_t, 8> index) {
+#if defined(__AVX512F__)
+  return (u32x16)_mm512_i32gather_epi64((__m256i)index.raw, table, 8);
+#elif defined(__AVX2__)
+  const auto* pairs = reinterpret_cast<const long long*>(table);
+  u32x16 found;
+  found.low.raw = (decltype(found.low.raw))_mm256_i32gather_epi64(pairs, (__m128i)low_half(index).raw, 8);
+  found.high.raw = (decltype(found.high.raw))_mm256_i32gather_epi64(pairs, (__m128i)high_half(index).raw, 8);
+  return found;
+#else
+  std::uint32_t places[8], values[16];
+  store(places, index);
+  for (int i = 0; i < 8; ++i) __builtin_memcpy(values + 2 * i, table + 2 * std::size_t{places[i]}, 8);
+  return load<u32x16>(values);
+#endif
+}
+
+// Both values of one pair of a table in each lane. Every index must have been checked.
+KDCODE_LANE void gather_pairs(const std::uint32_t* table, u32x16 index, u32x16* first, u32x16* second) {
+  const u32x16 low = gather_eight_pairs(table, low_half(index)), high = gather_eight_pairs(table, high_half(index));
+  *first = evens(low, high);
+  *second = odds(low, high);
 }
 
 // A bit for each lane of a mask.

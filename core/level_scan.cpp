@@ -1,25 +1,32 @@
 #include "level_scan.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "dispatch.hpp"
-#include "level_scan_kernels.hpp"
 
 namespace kdcode {
 namespace {
 
-constexpr std::size_t rows_at_once = 64, levels_at_once = 1 << 16;
+constexpr std::size_t rows_at_once = 64, levels_at_once = 1 << 16, lanes = 16, side_quads = most_sides / 4;
 // Roundings of float32 on the way to a number of a vector or to a product, each of 2^-24 at most; with room to spare.
 constexpr double rounding = 64.0 / (1 << 24);
 
-// Sides of a row are looked up by six: which there are, with a one before them.
-constexpr unsigned sides_together = 6;
-constexpr std::size_t sides_places = 2u << sides_together;
-
-std::size_t in_sixteens(std::size_t count) { return (count + 15) / 16 * 16; }
+// Four sides as four levels of 1 and -1, by which there are with a one before them; zeros after them.
+constexpr auto sides_as_levels = [] {
+  std::array<std::uint32_t, 32> found{};
+  for (unsigned count = 1; count <= 4; ++count) {
+    for (unsigned above = 0; above < 1u << count; ++above) {
+      for (unsigned i = 0; i < count; ++i) {
+        found[1u << count | above] |= ((above >> (count - 1 - i) & 1) != 0 ? 1u : 255u) << (8 * i);
+      }
+    }
+  }
+  return found;
+}();
 
 }  // namespace
 
@@ -29,28 +36,27 @@ struct LevelQueries::Tile {
     std::size_t block, place;  // among those of the tile, and in the block
   };
   std::size_t first = 0, count = 0, blocks = 0;
-  RowPlace last;  // of the row before
-  bool has_last = false;
+  std::size_t begin = 0;  // the first row of the call
+  RowPlace last;          // of the row before
   Row rows[rows_at_once];
   const std::uint8_t* begins[rows_at_once];
   std::uint8_t classes[rows_at_once];
-  Sides sides[rows_at_once];
-  float lengths[rows_at_once];  // of rows: their magnitudes times their step
-  std::uint32_t magnitudes[rows_at_once];
-  std::vector<std::int8_t> levels;
-  std::vector<std::uint16_t> centroids;
-  std::vector<LargeLevel> large;
-  std::vector<float> begun, products;  // (rows, lanes) what products begin with, and these
+  ReadBlocks read;
+  // Of sixteen of them:
+  std::vector<std::int8_t> side_by_side;
+  std::int8_t sides[side_quads * 4 * lanes];
+  std::vector<std::int32_t> products;
+  std::vector<float> more;
+  std::uint32_t number[lanes], magnitudes[lanes];
+  float steps[lanes], lengths[lanes];
 };
 
 LevelQueries::LevelQueries(const Transform& codec, std::span<const double> queries, std::size_t count, unsigned planes)
     : codec_(codec),
       rotated_(rotated(codec, queries, count)),
-      planes_(of_levels(codec, rotated_, count), count, planes),
-      count_(count),
-      lanes_(planes_.lanes()) {
+      planes_(columns(codec, rotated_, count), count, planes),
+      count_(count) {
   set_bases(queries);
-  set_sides();
   set_slack(queries);
 }
 
@@ -70,21 +76,24 @@ std::vector<double> LevelQueries::rotated(const Transform& codec, std::span<cons
   return found;
 }
 
-// The coordinates that have levels, in whole quads.
-std::vector<double> LevelQueries::of_levels(const Transform& codec, std::span<const double> rotated,
-                                            std::size_t count) {
-  const std::size_t width = codec.levels().width();
-  std::vector<double> found(count * width, 0.0);
+// What levels are multiplied by, in whole quads, and what sides are.
+std::vector<double> LevelQueries::columns(const Transform& codec, std::span<const double> rotated, std::size_t count) {
+  const std::size_t width = codec.levels().width(), all = width + most_sides;
+  std::vector<double> found(count * all, 0.0);
   for (std::size_t query = 0; query < count; ++query) {
-    std::copy_n(rotated.data() + query * codec.dim(), codec.levels().active(), found.data() + query * width);
+    const double* own = rotated.data() + query * codec.dim();
+    std::copy_n(own, codec.levels().active(), found.data() + query * all);
+    for (std::size_t side = 0; side < codec.sides_.size(); ++side) {
+      found[query * all + width + side] = own[side] * static_cast<double>(codec.sides_[side]);
+    }
   }
   return found;
 }
 
-// The products with the mean, or with the mean and each centroid.
+// (queries, centroids) products with the mean, or with the mean and each centroid.
 void LevelQueries::set_bases(std::span<const double> queries) {
   const std::size_t d = codec_.dim(), centroids = codec_.levels().centroids();
-  bases_.assign(std::max<std::size_t>(1, centroids) * lanes_, 0);
+  bases_.assign(std::max<std::size_t>(1, centroids) * count_, 0);
   std::vector<float> by_coordinate(centroids != 0 ? d * count_ : 0), products(rows_at_once * count_);
   for (std::size_t i = 0; i < by_coordinate.size(); ++i) {
     by_coordinate[i] = static_cast<float>(rotated_[i % count_ * d + i / count_] * static_cast<double>(codec_.unit_));
@@ -92,66 +101,40 @@ void LevelQueries::set_bases(std::span<const double> queries) {
   std::vector<double> means(count_, 0);
   for (std::size_t query = 0; query < count_; ++query) {
     for (std::size_t i = 0; i < d; ++i) means[query] += queries[query * d + i] * static_cast<double>(codec_.mean_[i]);
-    bases_[query] = static_cast<float>(means[query]);
+    if (centroids == 0) bases_[query] = static_cast<float>(means[query]);
   }
   for (std::size_t start = 0; start < centroids; start += rows_at_once) {
     const std::size_t some = std::min(rows_at_once, centroids - start);
     KDCODE_CHOSEN(product_kernels)
         .multiply(codec_.centroids_.data() + start * d, some, d, by_coordinate.data(), count_, products.data());
     for (std::size_t i = 0; i < some * count_; ++i) {
-      bases_[(start + i / count_) * lanes_ + i % count_] =
+      bases_[i % count_ * centroids + start + i / count_] =
           static_cast<float>(static_cast<double>(products[i]) + means[i % count_]);
     }
   }
-}
-
-void LevelQueries::set_sides() {
-  const std::size_t d = codec_.dim(), known = codec_.sides_.size();
-  sides_.assign(2 * sides_places * lanes_, 0);
-  for (std::size_t half = 0; half < 2; ++half) {
-    float* table = sides_.data() + half * sides_places * lanes_;
-    for (std::size_t place = 2; place < sides_places; ++place) {
-      const auto side = half * sides_together + static_cast<std::size_t>(std::bit_width(place)) - 2;
-      for (std::size_t query = 0; query < count_ && side < known; ++query) {
-        const double away = rotated_[query * d + side] * static_cast<double>(codec_.sides_[side]);
-        const double before = static_cast<double>(table[place / 2 * lanes_ + query]);
-        table[place * lanes_ + query] = static_cast<float>(before + (place % 2 != 0 ? away : -away));
-      }
-    }
-  }
-}
-
-// What the sides of a row add, in steps: the first ones, or the others.
-const float* LevelQueries::sides_of(std::size_t half, Sides own) const {
-  const unsigned first = std::min<unsigned>(own.count, sides_together), later = own.count - first;
-  const std::size_t place =
-      half == 0 ? 1u << first | own.above >> later : 1u << later | (own.above & ((1u << later) - 1));
-  return sides_.data() + (half * sides_places + place) * lanes_;
 }
 
 // How far products may be from those of decoded vectors in exact arithmetic. A number of such a vector is off by some
 // roundings of the largest sums on the way to it: of the mean, the centroid, the sides, and the levels.
 void LevelQueries::set_slack(std::span<const double> queries) {
   const std::size_t d = codec_.dim();
-  double farthest = 0, step = 0, sides = 0;
+  double farthest = 0;
   for (const float number : codec_.centroids_) farthest = std::max(farthest, static_cast<double>(std::abs(number)));
-  for (const float one : codec_.steps_) step = std::max(step, static_cast<double>(one));
-  for (const float side : codec_.sides_) sides += static_cast<double>(std::abs(side));
   farthest *= static_cast<double>(d) * static_cast<double>(codec_.unit_);
-  slack_.assign(lanes_, 0);
-  more_.assign(lanes_, 0);
+  slack_.assign(count_, 0);
+  more_.assign(count_, 0);
   for (std::size_t query = 0; query < count_; ++query) {
-    double mean = 0, matrix = 0, rotated = 0;
+    double mean = 0, matrix = 0, largest = 0;
     for (std::size_t i = 0; i < d; ++i) {
       const double size = std::abs(queries[query * d + i]);
       mean += size * static_cast<double>(std::abs(codec_.mean_[i]));
       matrix += size * (codec_.numbers_.empty() ? 1 : 128 * static_cast<double>(codec_.scales_[i]));
-      rotated = std::max(rotated, std::abs(rotated_[query * d + i]));
+      largest = std::max(largest, std::abs(rotated_[query * d + i]));
     }
     // A sum over the d numbers of a centroid is off by d roundings.
-    const double fixed = mean + (matrix + rotated * static_cast<double>(d)) * (farthest + step * sides);
+    const double fixed = mean + (matrix + largest * static_cast<double>(d)) * farthest;
     slack_[query] = static_cast<float>(1.001 * rounding * fixed);
-    more_[query] = static_cast<float>(1.001 * (planes_.away(query) + rounding * (matrix + rotated)));
+    more_[query] = static_cast<float>(1.001 * (planes_.away(query) + rounding * (matrix + largest)));
   }
 }
 
@@ -163,13 +146,11 @@ std::size_t LevelQueries::read(const RowFinder& rows, std::size_t first, std::si
       std::clamp<std::size_t>(levels_at_once / std::max<std::size_t>(1, block_levels), 1, rows_at_once);
   std::size_t end = std::min(stop, first + most), before = std::numeric_limits<std::size_t>::max();
   tile->first = first, tile->count = tile->blocks = 0;
-  tile->large.clear();
   for (std::size_t row = first; row < end; ++row) {
     const auto number = static_cast<std::int64_t>(row);
-    tile->last = tile->has_last ? rows.next(number, tile->last) : rows.find(number);
-    const RowPlace& place = tile->last;
-    tile->has_last = place.trouble == RowTrouble::none;
-    if (!tile->has_last) {
+    RowPlace& place = tile->last;
+    row == tile->begin ? (void)(place = rows.find(number)) : rows.find_next(number, &place);
+    if (place.trouble != RowTrouble::none) {
       *trouble = {place.trouble, Damage::none, row, place.begin, place.length};
       end = row;
       break;
@@ -181,54 +162,72 @@ std::size_t LevelQueries::read(const RowFinder& rows, std::size_t first, std::si
     }
     tile->rows[tile->count++] = {tile->blocks - 1, place.place};
   }
-  tile->levels.resize(std::max(tile->levels.size(), tile->blocks * block_levels));
-  tile->centroids.resize(std::max(tile->centroids.size(), tile->blocks * levels.rows()));
-  std::size_t bad = 0;
-  const Damage damage = levels.read({tile->begins, tile->blocks}, {tile->classes, tile->blocks}, tile->levels.data(),
-                                    tile->centroids.data(), tile->sides, &tile->large, &bad);
+  const FileBytes& codes = rows.rows().codes;
+  const Damage damage =
+      levels.read({tile->begins, tile->blocks}, {tile->classes, tile->blocks}, codes.bytes + codes.size, &tile->read);
   if (damage == Damage::none) return end;
-  for (std::size_t i = tile->count; i-- > 0;) end = tile->rows[i].block == bad ? first + i : end;
+  for (std::size_t i = tile->count; i-- > 0;) end = tile->rows[i].block == tile->read.damaged ? first + i : end;
   *trouble = {RowTrouble::none, damage, end, 0, 0};
   tile->count = 0;
   return first;
 }
 
-// The products of the rows of a tile, and their lengths.
-void LevelQueries::multiply(Tile* tile) const {
+// The products of sixteen rows of a tile from the `start`-th on, or of as many as there are.
+SixteenScores LevelQueries::multiply(std::size_t start, Tile* tile) const {
   const LevelCodec& levels = codec_.levels();
-  const std::size_t in_block = levels.rows(), width = levels.width();
-  tile->products.resize(rows_at_once * lanes_);
-  tile->begun.resize(rows_at_once * lanes_);
-  BeginRow begun[rows_at_once];
-  ExpandedRow expanded[rows_at_once];
-  for (std::size_t i = 0; i < tile->count; ++i) {
-    const auto [block, place] = tile->rows[i];
-    const std::size_t slot = block * in_block + place;
-    const std::size_t number = levels.centroids() != 0 ? tile->centroids[slot] : 0;
-    const Sides sides = codec_.sides_at(tile->sides[block], place);
-    const float step = codec_.steps_[tile->classes[block]];
-    begun[i] = {bases_.data() + number * lanes_, sides_of(0, sides), sides_of(1, sides), step};
-    expanded[i] = {tile->levels.data() + slot * width,
-                   tile->begun.data() + i * lanes_,
-                   tile->products.data() + i * lanes_,
-                   step,
-                   0,
-                   {}};
-  }
+  const PlanesOfQueries& view = planes_.view();
   const auto& kernels = KDCODE_CHOSEN(level_scan_kernels);
-  kernels.begin(begun, tile->count, lanes_, tile->begun.data());
-  const ExpandMatrix matrix = planes_.matrix();
-  KDCODE_CHOSEN(product_kernels).expand(&matrix, expanded, tile->count);
-  for (std::size_t i = 0; i < tile->count; ++i) {
-    kernels.magnitudes(expanded[i].levels, 1, width, tile->magnitudes + i);
-    tile->lengths[i] = static_cast<float>(tile->magnitudes[i]) * expanded[i].step;
+  const std::size_t quads = levels.width() / 4, count = std::min(lanes, tile->count - start);
+  const std::size_t pitch = 4 * tile->read.lanes();
+  const bool lie_so = tile->read.lanes() == lanes && levels.rows() == 1;
+  if (!lie_so) tile->side_by_side.resize(quads * 4 * lanes);
+  tile->products.resize(view.planes * count_ * lanes);
+  std::memset(tile->sides, 0, sizeof tile->sides);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto [block, place] = tile->rows[start + i];
+    const Sides all = tile->read.sides[block], own = levels.rows() == 1 ? all : codec_.sides_at(all, place);
+    for (unsigned before = 0; before < own.count; before += 4) {
+      const unsigned some = std::min(4u, own.count - before), after = own.count - before - some;
+      const std::uint32_t four = sides_as_levels[1u << some | (own.above >> after & ((1u << some) - 1))];
+      std::memcpy(tile->sides + before * lanes + 4 * i, &four, sizeof four);
+    }
+    tile->steps[i] = codec_.steps_[tile->classes[block]];
+    tile->number[i] = levels.centroids() != 0 ? tile->read.numbers[block * levels.rows() + place] : 0;
+    if (lie_so) continue;
+    const std::int8_t* from = tile->read.levels.data() + levels.first(tile->read, block, place);
+    for (std::size_t quad = 0; quad < quads; ++quad) {
+      std::memcpy(tile->side_by_side.data() + quad * 4 * lanes + 4 * i, from + quad * pitch, 4);
+    }
   }
-  for (const LargeLevel& level : tile->large) {
-    for (std::size_t i = 0; i < tile->count; ++i) {
-      if (tile->rows[i].block != level.block || level.place / width != tile->rows[i].place) continue;
-      const float more = static_cast<float>(level.multiple) * expanded[i].step;
+  for (std::size_t i = count; i < lanes; ++i) tile->steps[i] = 0, tile->number[i] = 0;
+  const std::int8_t* own =
+      lie_so ? tile->read.levels.data() + levels.first(tile->read, start, 0) : tile->side_by_side.data();
+  const SixteenRows rows{own, tile->sides, quads, side_quads};
+  kernels.multiply(&view, &rows, tile->products.data());
+  kernels.magnitudes(&rows, tile->magnitudes);
+  for (std::size_t i = 0; i < lanes; ++i) tile->lengths[i] = static_cast<float>(tile->magnitudes[i]) * tile->steps[i];
+  SixteenScores scores{};
+  scores.first = tile->first + start, scores.count = count;
+  scores.products = tile->products.data();
+  scores.bases = bases_.data(), scores.numbers = std::max<std::size_t>(1, levels.centroids());
+  scores.number = tile->number, scores.steps = tile->steps, scores.lengths = tile->lengths;
+  if (!tile->read.large.empty()) add_large(start, tile, &scores);
+  return scores;
+}
+
+// Adds what levels lack that are no int8.
+void LevelQueries::add_large(std::size_t start, Tile* tile, SixteenScores* scores) const {
+  const std::size_t width = codec_.levels().width();
+  tile->more.assign(count_ * lanes, 0);
+  scores->more = tile->more.data();
+  for (const LargeLevel& level : tile->read.large) {
+    for (std::size_t i = 0; i < scores->count; ++i) {
+      const auto [block, place] = tile->rows[start + i];
+      if (block != level.block || level.place / width != place) continue;
+      const float more = static_cast<float>(level.multiple) * tile->steps[i];
       for (std::size_t query = 0; query < count_; ++query) {
-        expanded[i].vector[query] += static_cast<float>(rotated_[query * codec_.dim() + level.place % width]) * more;
+        const double number = rotated_[query * codec_.dim() + level.place % width];
+        tile->more[query * lanes + i] += static_cast<float>(number) * more;
       }
       tile->lengths[i] += std::abs(more);
     }
@@ -237,46 +236,46 @@ void LevelQueries::multiply(Tile* tile) const {
 
 std::size_t LevelQueries::scan(const RowFinder& rows, std::size_t first, std::size_t stop, const LevelScan& scan,
                                DecodeTrouble* trouble) const {
-  thread_local Tile tile;
-  tile.has_last = false;
-  std::vector<float> floors(lanes_, std::numeric_limits<float>::infinity()), slack = slack_;
-  std::vector<std::int64_t> counts(scan.counts, scan.counts + count_);  // copied, since others may write to them
-  std::copy_n(scan.floors, count_, floors.begin());
+  thread_local Tile own_tile;
+  Tile& tile = own_tile;
+  tile.begin = first;
+  std::vector<float> slack = slack_;
   for (float& own : slack) own += scan.extra;
-  KeepRows keep{
-      0,       0,       count_,    lanes_,     nullptr,   tile.lengths, slack.data(), more_.data(), floors.data(),
-      nullptr, nullptr, scan.room, scan.found, scan.lows, scan.highs,   counts.data()};
+  const std::vector<float> floors(scan.floors, scan.floors + count_);
+  std::vector<std::int64_t> counts(scan.found.counts, scan.found.counts + count_);  // copied: others may write to them
+  FoundRows found = scan.found;
+  found.counts = counts.data();
   const auto has_room = [&] {
     return std::all_of(counts.begin(), counts.end(), [&](std::int64_t count) {
-      const auto room = static_cast<std::int64_t>(scan.room);
+      const auto room = static_cast<std::int64_t>(found.room);
       return count >= 0 && count <= room && room - count >= static_cast<std::int64_t>(rows_at_once);
     });
   };
   while (first < stop && !trouble->found() && has_room()) {
     const std::size_t end = read(rows, first, stop, &tile, trouble);
-    multiply(&tile);
-    keep.first = tile.first, keep.count = tile.count;
-    keep.products = tile.products.data();
-    keep.factors = scan.factors == nullptr ? nullptr : scan.factors + first;
-    keep.offsets = scan.offsets == nullptr ? nullptr : scan.offsets + first;
-    KDCODE_CHOSEN(level_scan_kernels).keep(&keep);
+    for (std::size_t start = 0; start < tile.count; start += lanes) {
+      SixteenScores scores = multiply(start, &tile);
+      scores.factors = scan.factors == nullptr ? nullptr : scan.factors + scores.first;
+      scores.offsets = scan.offsets == nullptr ? nullptr : scan.offsets + scores.first;
+      scores.slack_fixed = slack.data(), scores.slack_length = more_.data(), scores.floors = floors.data();
+      KDCODE_CHOSEN(level_scan_kernels).keep(&planes_.view(), &scores, &found);
+    }
     first = end;
   }
-  std::copy(counts.begin(), counts.end(), scan.counts);
+  std::copy(counts.begin(), counts.end(), scan.found.counts);
   return first;
 }
 
 std::size_t LevelQueries::score(const RowFinder& rows, std::size_t first, std::size_t stop, float* scores,
                                 std::size_t stride, DecodeTrouble* trouble) const {
-  thread_local Tile tile;
-  tile.has_last = false;
+  thread_local Tile own_tile;
+  Tile& tile = own_tile;
+  tile.begin = first;
   while (first < stop && !trouble->found()) {
     const std::size_t end = read(rows, first, stop, &tile, trouble);
-    multiply(&tile);
-    for (std::size_t query = 0; query < count_; ++query) {
-      for (std::size_t i = 0; i < tile.count; ++i) {
-        scores[query * stride + first + i] = planes_.product(tile.products.data() + i * lanes_, query);
-      }
+    for (std::size_t start = 0; start < tile.count; start += lanes) {
+      const SixteenScores made = multiply(start, &tile);
+      KDCODE_CHOSEN(level_scan_kernels).write(&planes_.view(), &made, scores, stride);
     }
     first = end;
   }

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,20 +20,17 @@ struct LevelScan {
   const float* offsets;  // (rows,), or null for zeros
   float extra;           // how far a score may be off for other reasons than its dot product
   const float* floors;   // (queries,): rows are kept whose score may exceed this
-  std::size_t room;      // how many rows can be kept for each query
-  std::int64_t* found;   // (queries, room) rows that are kept, written from `counts` on
-  float *lows, *highs;   // (queries, room) between which their scores lie
-  std::int64_t* counts;  // (queries,) how many are kept
+  FoundRows found;
 };
 
 class LevelQueries {
  public:
-  // (count, d) finite queries, compared in 1 to 3 planes.
+  // (count, d) finite queries, compared in 1 to 3 planes; levels take at most `widest_planes` - 16 coordinates.
   LevelQueries(const Transform& codec, std::span<const double> queries, std::size_t count, unsigned planes);
 
   std::size_t count() const { return count_; }
-  std::span<const float> slack() const { return {slack_.data(), count_}; }  // how far products may be off,
-  std::span<const float> more() const { return {more_.data(), count_}; }    // and for each unit of a row's magnitudes
+  std::span<const float> slack() const { return slack_; }  // (count,) how far products may be off,
+  std::span<const float> more() const { return more_; }    // and for each unit of a row's magnitudes
 
   // Looks at the rows from `first` to before `stop`. Gives the row that is next: one before `stop` where there may be
   // no room for more, or after trouble.
@@ -48,21 +44,19 @@ class LevelQueries {
  private:
   struct Tile;
   static std::vector<double> rotated(const Transform& codec, std::span<const double> queries, std::size_t count);
-  static std::vector<double> of_levels(const Transform& codec, std::span<const double> rotated, std::size_t count);
+  static std::vector<double> columns(const Transform& codec, std::span<const double> rotated, std::size_t count);
   void set_bases(std::span<const double> queries);
-  void set_sides();
-  const float* sides_of(std::size_t half, Sides own) const;
   void set_slack(std::span<const double> queries);
   std::size_t read(const RowFinder& rows, std::size_t first, std::size_t stop, Tile* tile,
                    DecodeTrouble* trouble) const;
-  void multiply(Tile* tile) const;
+  SixteenScores multiply(std::size_t start, Tile* tile) const;
+  void add_large(std::size_t start, Tile* tile, SixteenScores* scores) const;
 
   const Transform& codec_;
-  std::vector<double> rotated_;  // (queries, d)
-  QueryPlanes planes_;
-  std::size_t count_, lanes_;
+  std::vector<double> rotated_;  // (count, d)
+  QueryPlanes planes_;           // of levels, and of what the sides of the first coordinates add
+  std::size_t count_;
   std::vector<float> slack_, more_, bases_;
-  std::vector<float> sides_;  // (2, 128, lanes) what the first six sides of a row add, and the others, in steps
 };
 
 }  // namespace kdcode

@@ -93,11 +93,10 @@ bool LevelTables::set(std::span<const std::uint16_t> magnitudes, std::span<const
   if (place != weights.size()) return false;
   const std::size_t tables = std::size_t{contexts_} * tables_per_context;
   // Not written to before a table is made, so that tables nobody needs take no memory.
-  slots_.reset(new (std::nothrow) std::uint32_t[tables * main_total]);
-  values_.reset(new (std::nothrow) std::uint32_t[tables * 256]);
-  starts_.reset(new (std::nothrow) std::uint32_t[tables * 256]);
+  slots_.reset(new (std::nothrow) std::uint8_t[tables * main_total + 3]);
+  symbols_.reset(new (std::nothrow) Symbol[tables * 256]);
   tails_.reset(new (std::nothrow) std::atomic<Tail*>[tables]());
-  if (!slots_ || !values_ || !starts_ || !tails_) return false;
+  if (!slots_ || !symbols_ || !tails_) return false;
   is_made_.assign(tables, 0);
   mains_.assign(tables, 0);
   own_tails_.clear();
@@ -177,19 +176,15 @@ std::size_t LevelTables::fill_main(std::span<const Tuple> tuples, unsigned size,
   for (std::size_t i = 0; i < tuples.size(); ++i) counts[i] = tuples[i].product, left -= tuples[i].product;
   counts[tuples.size()] = left;
   share_out(std::span(counts).first(tuples.size() + 1), sum, main_total, frequencies);
-  std::uint32_t* slots = slots_.get() + table * main_total;
-  std::uint32_t* values = values_.get() + table * 256;
-  std::uint32_t* starts = starts_.get() + table * 256;
-  std::fill_n(values, 256, 0u);
-  std::fill_n(starts, 256, 0u);
+  std::uint8_t* slots = slots_.get() + table * main_total;
+  Symbol* symbols = symbols_.get() + table * 256;
+  std::fill_n(symbols, 256, Symbol{});
   std::uint32_t start = 0;
   for (std::size_t i = 0; i <= tuples.size(); ++i) {
-    const std::uint32_t symbol = i == tuples.size() ? escape_symbol : static_cast<std::uint32_t>(i);
-    if (i < tuples.size()) values[symbol] = tuples[i].values;
-    starts[symbol] = start << 16 | frequencies[i];
-    for (std::uint32_t place = 0; place < frequencies[i]; ++place) {
-      slots[start + place] = symbol << 24 | (frequencies[i] - 1) << 12 | start;
-    }
+    const bool is_escape = i == tuples.size();
+    const std::uint32_t symbol = is_escape ? escape_symbol : static_cast<std::uint32_t>(i);
+    symbols[symbol] = {is_escape ? 0 : tuples[i].values, start << 16 | frequencies[i]};
+    std::fill_n(slots + start, frequencies[i], static_cast<std::uint8_t>(symbol));
     start += frequencies[i];
   }
   return tuples.size();

@@ -43,6 +43,12 @@ struct Tail {
   std::size_t mains = 0;              // tuples of the main table
 };
 
+// A symbol of a main table.
+struct Symbol {
+  std::uint32_t values;     // int8 multiples, the first coordinate lowest
+  std::uint32_t frequency;  // start << 16 | frequency
+};
+
 // Joint tables of groups of one size and context; `ones` of their coordinates have quantizer 1 and come last.
 class LevelTables {
  public:
@@ -64,11 +70,10 @@ class LevelTables {
   bool make(unsigned size, unsigned context);
   bool is_made(unsigned size, unsigned context) const { return is_made_[number(size, context)]; }
 
-  // Slots of the main tables: symbol << 24 | (frequency - 1) << 12 | start. `values` has 256 tuples for
-  // each table, as int8 multiples with the first coordinate lowest.
-  const std::uint32_t* slots() const { return slots_.get(); }
-  const std::uint32_t* values() const { return values_.get(); }
-  const std::uint32_t* starts() const { return starts_.get(); }  // of symbols: start << 16 | frequency
+  // Main tables: (tables, 2^12) the symbol at each place, which is small enough for the caches, with 3 bytes after
+  // them; and (tables, 256) symbols.
+  const std::uint8_t* slots() const { return slots_.get(); }
+  const Symbol* symbols() const { return symbols_.get(); }
 
   const Tail& tail(unsigned size, unsigned context, unsigned ones) const;
 
@@ -85,7 +90,8 @@ class LevelTables {
   unsigned contexts_ = 0;
   bool has_signs_ = true;
   std::vector<Marginal> marginals_;
-  std::unique_ptr<std::uint32_t[]> slots_, values_, starts_;
+  std::unique_ptr<std::uint8_t[]> slots_;
+  std::unique_ptr<Symbol[]> symbols_;
   std::vector<std::uint8_t> is_made_, mains_;
   mutable std::unique_ptr<std::atomic<Tail*>[]> tails_;
   mutable std::vector<std::unique_ptr<Tail>> own_tails_;

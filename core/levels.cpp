@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint32_t whole_range = 1u << 24, least_range = 1u << 16;
 constexpr std::uint32_t bytes_ahead = 3;  // that a code holds
 constexpr std::int32_t largest_multiple = 1 << 16;
-constexpr std::size_t lanes = 16, most_lanes = 32, few_blocks = 4, zeros_after = 8;
+constexpr std::size_t lanes = 16, most_lanes = 32, few_blocks = 4, zeros_after = 8, at_once = 16;
 
 // One reader. `bytes` has zeros after its end, and `last` is as far as it goes.
 struct Reader {
@@ -179,63 +179,33 @@ struct EscapeReader {
   Damage damage[most_lanes] = {};
 
   static std::uint32_t read(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
-                            LaneReaders* readers) {
+                            LaneState* state) {
     auto& own = *static_cast<EscapeReader*>(self);
-    LaneReaders& held = readers[lane / lanes];
-    const unsigned at_lane = lane % lanes;
-    Reader reader{own.bytes + std::size_t{lane} * own.stride, held.code[at_lane], held.range[at_lane],
-                  held.place[at_lane], own.stride - 4};
+    Reader reader{own.bytes + std::size_t{lane} * own.stride, state->code, state->range,
+                  std::min(state->place, own.stride - 4), own.stride - 4};
     const std::uint32_t tuple =
         read_escaped(*own.tables, own.values, size, context, orders[size][at >> 28], &reader, own.first_block + lane,
                      at & 0xfffffffu, lane < own.blocks ? own.large : &own.of_spare);
-    held.code[at_lane] = reader.code;
-    held.range[at_lane] = reader.range;
-    held.place[at_lane] = reader.place;
+    *state = {reader.code, reader.range, reader.place};
     if (reader.damage != Damage::none) own.damage[lane] = reader.damage;
     return tuple;
   }
 };
 
-// What follows the levels of a block.
-Damage finish(std::uint32_t code, std::uint32_t range, std::uint32_t place, std::uint32_t length, unsigned most,
-              Sides* sides) {
-  const int room = room_of(range, place, length);
-  if (room < 0) return Damage::too_long;
-  sides->count = std::min<std::uint32_t>(static_cast<std::uint32_t>(room), most);
-  sides->above = std::min(code / (range >> sides->count), (1u << sides->count) - 1);
-  return Damage::none;
+// Copies a block to `to`, with zeros after it up to `stride`; 15 bytes more are written, and read where that is before
+// `end`.
+void copy(const std::uint8_t* block, std::uint32_t length, const std::uint8_t* end, std::uint8_t* to,
+          std::uint32_t stride) {
+  if (end != nullptr && static_cast<std::size_t>(end - block) >= std::size_t{length} + at_once) {
+    for (std::uint32_t i = 0; i < length; i += at_once) std::memcpy(to + i, block + i, at_once);
+  } else {
+    std::memcpy(to, block, length);
+  }
+  const std::uint8_t zeros[at_once] = {};
+  for (std::uint32_t i = length; i < stride; i += at_once) std::memcpy(to + i, zeros, at_once);
 }
 
 }  // namespace
-
-// Memory that reading needs, kept from call to call.
-struct LevelCodec::Scratch {
-  std::vector<std::uint8_t> bytes;  // copies of blocks, which nobody else changes while they are read
-  std::vector<std::int8_t> levels;
-  std::vector<std::uint16_t> numbers;
-
-  void reserve(std::size_t byte_count, std::size_t level_count, std::size_t number_count) {
-    if (bytes.size() < byte_count) bytes.resize(byte_count);
-    if (levels.size() < level_count) levels.resize(level_count);
-    if (numbers.size() < number_count) numbers.resize(number_count);
-  }
-  const std::uint8_t* copy(const std::uint8_t* block, std::uint32_t length, std::size_t lane, std::uint32_t stride) {
-    std::uint8_t* own = bytes.data() + lane * stride;
-    std::memcpy(own, block, length);
-    std::memset(own + length, 0, stride - length);
-    return own;
-  }
-};
-
-// Where what is read of some blocks goes; `first` is the number of the first of them.
-struct LevelCodec::Target {
-  std::size_t first;
-  std::int8_t* levels;
-  std::uint16_t* numbers;
-  Sides* sides;
-  std::vector<LargeLevel>* large;
-  std::size_t* at;
-};
 
 std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char** why) {
   const auto refuse = [&](const char* reason) {
@@ -267,6 +237,7 @@ std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char
     }
     made->longest_ = std::max(made->longest_, length);
   }
+  if (shape.group_sizes.empty()) return refuse("group_sizes: expected one at least");
   std::size_t covered = 0;
   for (std::size_t i = 0; i < made->group_sizes_.size(); ++i) {
     const std::uint8_t size = made->group_sizes_[i];
@@ -297,7 +268,7 @@ std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char
   made->set_steps();
   LevelPlan& plan = made->plan_;
   plan.slots = made->tables_.slots();
-  plan.values = made->tables_.values();
+  plan.symbols = &made->tables_.symbols()->values;
   plan.group_sizes = made->group_sizes_.data();
   plan.group_contexts = made->group_contexts_.data();
   plan.steps = made->steps_.data();
@@ -306,7 +277,7 @@ std::unique_ptr<LevelCodec> LevelCodec::make(const LevelShape& shape, const char
   plan.groups = static_cast<std::uint32_t>(made->group_sizes_.size());
   plan.dim = static_cast<std::uint32_t>(covered);
   plan.width = (plan.dim + 3) / 4 * 4;
-  made->sides_ = static_cast<unsigned>(std::min<std::size_t>(most_sides, shape.rows * covered));
+  plan.sides = static_cast<std::uint32_t>(std::min<std::size_t>(most_sides, shape.rows * covered));
   plan.rows = static_cast<std::uint32_t>(shape.rows);
   plan.contexts = made->tables_.contexts();
   for (const unsigned size : {1u, 2u, 4u}) plan.first_table[size] = made->tables_.number(size, 0);
@@ -370,92 +341,83 @@ float LevelCodec::number_bits(std::size_t number) const {
   return static_cast<float>(tail_bits) - std::log2(static_cast<float>(number_starts_[number] & 0xffff));
 }
 
+// Bytes from one copied block to the next.
+std::uint32_t LevelCodec::stride() const { return longest_ + zeros_after; }
+
 Damage LevelCodec::read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
-                        std::int8_t* levels, std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large,
-                        std::size_t* at) const {
-  const std::size_t block_levels = std::size_t{plan_.rows} * plan_.width;
-  const std::size_t block_numbers = centroids() != 0 ? plan_.rows : 0;
-  thread_local Scratch scratch;
-  for (std::size_t start = 0; start < blocks.size();) {
-    const std::size_t some = std::min(most_lanes, blocks.size() - start);
-    Target target{start, levels + start * block_levels, numbers + start * block_numbers, sides + start, large, at};
+                        const std::uint8_t* end, ReadBlocks* found) const {
+  const std::size_t count = blocks.size();
+  found->lane_bits = count <= few_blocks ? 0 : 4;
+  found->large.clear();
+  const std::size_t side = found->lanes(), whole = (count + side - 1) / side * side;
+  const auto grow = [](auto* memory, std::size_t size) {
+    if (memory->size() < size) memory->resize(size);
+  };
+  grow(&found->levels, whole * plan_.rows * plan_.width);
+  grow(&found->numbers, centroids() != 0 ? whole * plan_.rows : 0);
+  grow(&found->sides, whole);
+  grow(&found->bytes, std::min(whole, most_lanes) * stride() + at_once);
+  const std::size_t together = side == 1 ? 1 : most_lanes;
+  for (std::size_t start = 0; start < count; start += together) {
+    const std::size_t some = std::min(together, count - start);
+    for (std::size_t i = 0; i < some; ++i) {
+      const std::uint32_t length = lengths_[classes[start + i]];
+      copy(blocks[start + i], length, end, found->bytes.data() + i * stride(), stride());
+    }
     const Damage damage =
-        some <= few_blocks ? read_few(blocks.subspan(start, some), classes.subspan(start, some), &scratch, &target)
-                           : read_lanes(blocks.subspan(start, some), classes.subspan(start, some), &scratch, &target);
+        together == 1 ? read_one(classes[start], start, found) : read_lanes(classes.subspan(start, some), start, found);
     if (damage != Damage::none) return damage;
-    start += some;
   }
-  std::sort(large->begin(), large->end(), [](const LargeLevel& one, const LargeLevel& other) {
+  std::sort(found->large.begin(), found->large.end(), [](const LargeLevel& one, const LargeLevel& other) {
     return one.block != other.block ? one.block < other.block : one.place < other.place;
   });
-  for (const LargeLevel& level : *large) levels[level.block * block_levels + level.place] = 0;
+  for (const LargeLevel& level : found->large) {
+    const std::size_t coordinate = level.place % plan_.width;
+    found->levels[first(*found, level.block, level.place / plan_.width) + coordinate / 4 * 4 * side + coordinate % 4] =
+        0;
+  }
   return Damage::none;
 }
 
 // Up to 32 blocks side by side, in one or two batches of sixteen.
-Damage LevelCodec::read_lanes(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
-                              Scratch* scratch, Target* target) const {
-  const std::size_t count = blocks.size(), batches = count > lanes ? 2 : 1, width = batches * lanes;
-  const std::size_t block_levels = std::size_t{plan_.rows} * plan_.width;
-  const std::uint32_t stride = longest_ + zeros_after;
-  const bool whole = count == width;
-  scratch->reserve(width * stride, whole ? 0 : width * block_levels, width * plan_.rows);
-  LaneReaders readers[2];
-  for (std::size_t lane = 0; lane < width; ++lane) {
+Damage LevelCodec::read_lanes(std::span<const std::uint8_t> classes, std::size_t first_block, ReadBlocks* found) const {
+  const std::size_t count = classes.size(), batches = count > lanes ? 2 : 1;
+  LaneBlocks blocks[2];
+  for (std::size_t lane = 0; lane < batches * lanes; ++lane) {
     const std::size_t block = std::min(lane, count - 1);  // lanes without a block read the last one again
-    LaneReaders& own = readers[lane / lanes];
-    Reader reader;
-    reader.begin(scratch->copy(blocks[block], lengths_[classes[block]], lane, stride), stride - 4);
-    own.code[lane % lanes] = reader.code, own.range[lane % lanes] = reader.range;
-    own.place[lane % lanes] = reader.place;
-    own.class_context[lane % lanes] = class_contexts_[classes[block]];
+    if (lane != block)
+      std::memcpy(found->bytes.data() + lane * stride(), found->bytes.data() + block * stride(), stride());
+    blocks[lane / lanes].class_context[lane % lanes] = class_contexts_[classes[block]];
+    blocks[lane / lanes].length[lane % lanes] = lengths_[classes[block]];
   }
-  EscapeReader escapes{&tables_, values_, scratch->bytes.data(), stride, target->first, count, target->large};
-  std::int8_t* to = whole ? target->levels : scratch->levels.data();
+  EscapeReader escapes{&tables_, values_, found->bytes.data(), stride(), first_block, count, &found->large};
   KDCODE_CHOSEN(levels_kernels)
-      .read(&plan_, scratch->bytes.data(), stride, readers, batches, to, scratch->numbers.data(), EscapeReader::read,
-            &escapes);
-  if (!whole) std::memcpy(target->levels, to, count * block_levels);
-  if (centroids() != 0) std::copy_n(scratch->numbers.data(), count * plan_.rows, target->numbers);
+      .read(&plan_, found->bytes.data(), stride(), blocks, batches,
+            found->levels.data() + first_block * plan_.rows * plan_.width,
+            found->numbers.data() + (centroids() != 0 ? first_block * plan_.rows : 0), EscapeReader::read, &escapes);
   for (std::size_t lane = 0; lane < count; ++lane) {
-    const LaneReaders& own = readers[lane / lanes];
+    const LaneBlocks& own = blocks[lane / lanes];
     const std::size_t i = lane % lanes;
-    *target->at = target->first + lane;
+    found->damaged = first_block + lane;
     if (escapes.damage[lane] != Damage::none) return escapes.damage[lane];
     if (own.is_damaged[i] != 0) return Damage::no_symbol;
-    const Damage damage =
-        finish(own.code[i], own.range[i], own.place[i], lengths_[classes[lane]], sides_, target->sides + lane);
-    if (damage != Damage::none) return damage;
+    if (own.room[i] < 0) return Damage::too_long;
+    found->sides[first_block + lane] = {std::min(static_cast<std::uint32_t>(own.room[i]), plan_.sides), own.above[i]};
   }
   return Damage::none;
 }
 
-Damage LevelCodec::read_few(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
-                            Scratch* scratch, Target* target) const {
-  const std::size_t block_levels = std::size_t{plan_.rows} * plan_.width;
-  const std::size_t block_numbers = centroids() != 0 ? plan_.rows : 0;
-  const std::uint32_t stride = longest_ + zeros_after;
-  scratch->reserve(stride, 0, 0);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    *target->at = target->first + i;
-    const Damage damage = read_one(scratch->copy(blocks[i], lengths_[classes[i]], 0, stride), classes[i],
-                                   target->first + i, target->levels + i * block_levels,
-                                   target->numbers + i * block_numbers, target->sides + i, target->large);
-    if (damage != Damage::none) return damage;
-  }
-  return Damage::none;
-}
-
-Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::size_t block, std::int8_t* levels,
-                            std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large) const {
+Damage LevelCodec::read_one(std::size_t own, std::size_t block, ReadBlocks* found) const {
+  found->damaged = block;
   Reader reader;
-  reader.begin(bytes, longest_ + zeros_after - 4);
+  reader.begin(found->bytes.data(), stride() - 4);
   const std::uint16_t* bases = bases_.data() + own * group_sizes_.size();
   std::uint32_t word = 0;
+  std::int8_t* levels = found->levels.data() + block * plan_.rows * plan_.width;
   for (std::uint32_t row = 0; row < plan_.rows; ++row) {
     if (plan_.number_slots != nullptr) {
       const std::uint16_t number = number_slots_[reader.place_of(tail_bits)];
-      numbers[row] = number;
+      found->numbers[block * plan_.rows + row] = number;
       reader.take(number_starts_[number] >> 16, number_starts_[number] & 0xffff, tail_bits);
     }
     std::size_t group = 0;
@@ -466,14 +428,14 @@ Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::siz
         const unsigned size = group_sizes_[group], pattern = word >> (8 + at) & ((1u << size) - 1);
         const Order& order = orders[size][pattern];
         const std::size_t table = std::size_t{bases[group]} + order.ones;
-        const std::uint32_t entry = plan_.slots[(table << main_bits) + reader.place_of(main_bits)];
-        const std::uint32_t symbol = entry >> 24;
-        std::uint32_t tuple = plan_.values[(table << 8) + symbol];
-        reader.take(entry & 0xfff, (entry >> 12 & 0xfff) + 1, main_bits);
-        if (symbol == escape_symbol) [[unlikely]] {
+        const std::uint32_t number = tables_.slots()[(table << main_bits) + reader.place_of(main_bits)];
+        const Symbol& symbol = tables_.symbols()[(table << 8) + number];
+        std::uint32_t tuple = symbol.values;
+        reader.take(symbol.frequency >> 16, symbol.frequency & 0xffff, main_bits);
+        if (number == escape_symbol) [[unlikely]] {
           const std::uint32_t place = row * plan_.width + coordinate + at;
           tuple = read_escaped(tables_, values_, size, tables_.context_of(size, bases[group]), order, &reader, block,
-                               place, large);
+                               place, &found->large);
         }
         for (unsigned i = 0; i < size; ++i) quad |= (tuple >> (8 * i) & 255) << (8 * (at + order.at[i]));
         at += size;
@@ -485,7 +447,11 @@ Damage LevelCodec::read_one(const std::uint8_t* bytes, std::size_t own, std::siz
     }
   }
   if (reader.damage != Damage::none) return reader.damage;
-  return finish(reader.code, reader.range, reader.place, lengths_[own], sides_, sides);
+  const int room = room_of(reader.range, reader.place, lengths_[own]);
+  if (room < 0) return Damage::too_long;
+  const std::uint32_t sides = std::min(static_cast<std::uint32_t>(room), plan_.sides);
+  found->sides[block] = {sides, std::min(reader.code / (reader.range >> sides), (1u << sides) - 1)};
+  return Damage::none;
 }
 
 void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own,
@@ -520,14 +486,14 @@ void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* number
       for (std::size_t at = hash_of(tuple); is_small && tail.places[at] != 0; at = (at + 1) % hash_places) {
         const std::size_t number = tail.places[at] - 1u;
         const std::uint32_t known =
-            number < tail.mains ? plan_.values[(table << 8) + number] : tail.values[number - tail.mains];
+            number < tail.mains ? tables_.symbols()[(table << 8) + number].values : tail.values[number - tail.mains];
         if (known == tuple) {
           found = number + 1;
           break;
         }
       }
       const std::size_t symbol = found != 0 && found <= tail.mains ? found - 1 : escape_symbol;
-      const std::uint32_t entry = tables_.starts()[(table << 8) + symbol];
+      const std::uint32_t entry = tables_.symbols()[(table << 8) + symbol].frequency;
       ops->push_back({entry >> 16, entry & 0xffff, main_bits});
       if (symbol == escape_symbol) {
         const std::size_t place = found != 0 ? found - 1 - tail.mains : tail.values.size();
@@ -609,7 +575,7 @@ int LevelCodec::write(const std::int32_t* multiples, const std::uint16_t* number
   const std::uint32_t length = lengths_[own], place = static_cast<std::uint32_t>(written.size()) + bytes_ahead;
   const int room = room_of(range, place, length);
   if (room < 0) return room;
-  const unsigned count = std::min(static_cast<unsigned>(room), sides_);
+  const unsigned count = std::min(static_cast<unsigned>(room), plan_.sides);
   const std::uint32_t unit = range >> count;
   low += unit * (above >> (most_sides - count));
   carry();

@@ -51,6 +51,21 @@ struct Sides {
 // Why bytes stand for no levels.
 enum class Damage : std::uint8_t { none, too_long, too_large, no_symbol };
 
+// What blocks are read to. Kept from call to call, for its memory.
+struct ReadBlocks {
+  // int8 levels, four coordinates after four: of one block after the other, or of 16 blocks side by side. Zeros stand
+  // for multiples beyond int8, which are in `large` in the order of their places.
+  std::vector<std::int8_t> levels;
+  unsigned lane_bits = 0;              // 2^lane_bits blocks lie side by side
+  std::vector<std::uint16_t> numbers;  // (blocks, rows) of centroids
+  std::vector<Sides> sides;            // (blocks)
+  std::vector<LargeLevel> large;
+  std::size_t damaged = 0;          // the block that is damaged, if one is
+  std::vector<std::uint8_t> bytes;  // copies of blocks, which nobody else changes while they are read
+
+  std::size_t lanes() const { return std::size_t{1} << lane_bits; }
+};
+
 struct Op;
 
 class LevelCodec {
@@ -67,15 +82,19 @@ class LevelCodec {
   std::uint32_t longest() const { return longest_; }
   const LevelTables& tables() const { return tables_; }
   const Trellis& trellis() const { return *trellis_; }
-  unsigned sides() const { return sides_; }                            // at most, of a block
+  unsigned sides() const { return plan_.sides; }                       // at most, of a block
   unsigned context_of(std::size_t coordinate, std::size_t own) const;  // of a coordinate in blocks of a class
   std::size_t active() const { return plan_.dim; }  // coordinates that have levels; all others are zero
   float number_bits(std::size_t number) const;
 
-  // (n, rows · width) levels and (n, rows) centroids of n blocks of bytes. Multiples beyond int8 become zeros, and are
-  // added to `large`, by block and place. `at` is the block that is damaged, if one is.
-  Damage read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes, std::int8_t* levels,
-              std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large, std::size_t* at) const;
+  // Reads n blocks of bytes with their classes. `end` is as far as anything may be read after their first bytes.
+  Damage read(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
+              const std::uint8_t* end, ReadBlocks* found) const;
+  // Where the first four levels of a row are; from each to the next four it is 4 · lanes bytes.
+  std::size_t first(const ReadBlocks& found, std::size_t block, std::size_t row) const {
+    const std::size_t lane = block & (found.lanes() - 1), tile = (block >> found.lane_bits) * plan_.rows + row;
+    return (tile * plan_.width << found.lane_bits) + 4 * lane;
+  }
 
   // Whether the multiples of a block are those of their quantizers, within bounds, and zero where there are no levels.
   bool is_lawful(const std::int32_t* multiples) const;
@@ -90,17 +109,11 @@ class LevelCodec {
             std::uint8_t* bytes) const;
 
  private:
-  struct Scratch;
-  struct Target;
-
   LevelCodec() = default;
-  Damage read_few(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes, Scratch* scratch,
-                  Target* target) const;
-  Damage read_lanes(std::span<const std::uint8_t* const> blocks, std::span<const std::uint8_t> classes,
-                    Scratch* scratch, Target* target) const;
+  std::uint32_t stride() const;
+  Damage read_lanes(std::span<const std::uint8_t> classes, std::size_t first, ReadBlocks* found) const;
+  Damage read_one(std::size_t own, std::size_t block, ReadBlocks* found) const;
   void set_steps();
-  Damage read_one(const std::uint8_t* bytes, std::size_t own, std::size_t block, std::int8_t* levels,
-                  std::uint16_t* numbers, Sides* sides, std::vector<LargeLevel>* large) const;
   void list(const std::int32_t* multiples, const std::uint16_t* numbers, std::size_t own, std::vector<Op>* ops) const;
 
   LevelPlan plan_{};
@@ -115,7 +128,6 @@ class LevelCodec {
   std::vector<std::uint16_t> number_slots_;
   std::vector<std::uint32_t> number_starts_;
   std::uint32_t longest_ = 0, values_ = 0;
-  unsigned sides_ = 0;  // at most, of a block
 };
 
 }  // namespace kdcode

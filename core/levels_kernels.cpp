@@ -7,33 +7,39 @@ namespace {
 
 constexpr std::uint32_t escape = 255;
 
+// What 16 readers know. Bits of `word` are those that come next, two bytes at least while a symbol is read.
 struct Lanes {
-  u32x16 code, range, place, is_damaged;
+  u32x16 code, range, place, word, is_damaged;  // places in bits
 };
 
-// Where a code lies among 2^bits places, each `unit` long. Both numbers have
-// room in a float, and so has every quotient that a division might round up to
-// the next whole number.
+// Whole quotients. All numbers have room in a float, and so has every quotient that a division might round up to the
+// next whole number.
+KDCODE_LANE u32x16 quotient(u32x16 code, u32x16 unit) {
+  return (u32x16)convert<i32x16>(convert<f32x16>((i32x16)code) / convert<f32x16>((i32x16)unit));
+}
+
+// Where a code lies among 2^bits places, each `unit` long.
 KDCODE_LANE u32x16 place_of(Lanes* lanes, u32x16 unit, unsigned bits) {
-  const f32x16 ratio = convert<f32x16>((i32x16)lanes->code) / convert<f32x16>((i32x16)unit);
-  const u32x16 place = (u32x16)convert<i32x16>(ratio);
-  const u32x16 last = splat<u32x16>((1u << bits) - 1);
+  const u32x16 place = quotient(lanes->code, unit), last = splat<u32x16>((1u << bits) - 1);
   const i32x16 beyond = place > last;  // also where the code of a damaged block has grown beyond 31 bits
   lanes->is_damaged |= (u32x16)beyond;
   return select(beyond, last, place);
 }
 
-// Takes a symbol, and bytes until the range has 17 bits or more.
-KDCODE_LANE void take(const std::uint8_t* bytes, u32x16 base, u32x16 last, u32x16 unit, u32x16 start, u32x16 frequency,
-                      Lanes* lanes) {
+// Takes the next four bytes, which last for two symbols.
+KDCODE_LANE void refill(const std::uint8_t* bytes, u32x16 base, u32x16 last, Lanes* lanes) {
+  const u32x16 four = gather_bytes(bytes, base + smaller(lanes->place >> 3, last));
+  lanes->word = shuffle4(four, splat<u32x16>(0x00010203));
+}
+
+// Takes a symbol, and as many bits as the range needs to have 17 or more.
+KDCODE_LANE void take(u32x16 unit, u32x16 start, u32x16 frequency, Lanes* lanes) {
   const u32x16 range = unit * frequency;
-  const u32x16 two = gather_bytes(bytes, base + lanes->place);
-  const u32x16 word = (two & 0xffu) << 8 | (two >> 8 & 0xffu);
-  const u32x16 count = (u32x16)((range < 1u << 16) + (range < 1u << 8)) * 0xffffffffu;  // comparisons give -1
-  lanes->code = (lanes->code - unit * start) << (count * 8) | word >> (16 - count * 8);
-  lanes->range = range << (count * 8);
-  const u32x16 place = lanes->place + count;
-  lanes->place = smaller(place, last);
+  const u32x16 bits = ((u32x16)(range < 1u << 16) & 8u) + ((u32x16)(range < 1u << 8) & 8u);
+  lanes->code = (lanes->code - unit * start) << bits | (lanes->word >> 16) >> (16 - bits);
+  lanes->range = range << bits;
+  lanes->word = lanes->word << bits;
+  lanes->place += bits;
 }
 
 // Bits of nibbles in four bytes, one each.
@@ -42,12 +48,23 @@ KDCODE_LANE u32x16 parities(u32x16 quad) {
   return (odd * 0x01020408u) >> 24 & 15u;
 }
 
+// What follows the levels: see levels.cpp.
+KDCODE_LANE void finish(const LevelPlan* plan, const Lanes& lanes, LaneBlocks* blocks) {
+  const i32x16 width = (i32x16)((u32x16)convert<f32x16>((i32x16)lanes.range) >> 23) - 127;  // of the range, less 1
+  const i32x16 room = width - ((i32x16)lanes.place - (i32x16)(load<u32x16>(blocks->length) * 8u));
+  const u32x16 count = (u32x16)smaller(larger(room, i32x16{}), splat<i32x16>(static_cast<std::int32_t>(plan->sides)));
+  const u32x16 above = quotient(lanes.code, lanes.range >> count), one = splat<u32x16>(1);
+  store(blocks->room, room);
+  store(blocks->above, smaller(above, (one << count) - 1));
+  store(blocks->is_damaged, lanes.is_damaged);
+}
+
 // Reads `batches` of 16 blocks in step, so that one works while the other waits for memory.
 template <std::size_t batches>
 KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride,
-                              LaneReaders* readers, std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped,
+                              LaneBlocks* blocks, std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped,
                               void* self) {
-  const u32x16 base = u32x16{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * stride;
+  const u32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, base = lane * stride;
   const u32x16 last = splat<u32x16>(stride - 4);
   const i32x16 last_context = splat<i32x16>(static_cast<std::int32_t>(plan->contexts) - 1);
   // By the pattern of quantizers of four coordinates: how many ones, and where each coordinate is with zeros first.
@@ -55,25 +72,38 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
   const u32x16 order_of = {0x03020100, 0x02010003, 0x02010300, 0x01000302, 0x02030100, 0x01030002,
                            0x01030200, 0x00030201, 0x03020100, 0x03010002, 0x03010200, 0x03000201,
                            0x03020100, 0x03020001, 0x03020100, 0x03020100};
-  const std::size_t block_levels = static_cast<std::size_t>(plan->rows) * plan->width;
   Lanes lanes[batches];
-  u32x16 word[batches] = {};  // the state of the trellis, and from bit 8 on the quantizers of the next four coordinates
-  i32x16 class_context[batches];
+  u32x16 state[batches] = {};  // of the trellis, and from bit 8 on the quantizers of the next four coordinates
   for (std::size_t b = 0; b < batches; ++b) {
-    lanes[b] = {load<u32x16>(readers[b].code), load<u32x16>(readers[b].range), load<u32x16>(readers[b].place),
-                u32x16{}};
-    class_context[b] = load<i32x16>(readers[b].class_context);
+    lanes[b] = {{}, splat<u32x16>(1u << 24), {}, {}, {}};
+    refill(bytes + 16 * b * stride, base, last, &lanes[b]);
+    lanes[b].code = lanes[b].word >> 8;
+    lanes[b].place = splat<u32x16>(24);
   }
+  unsigned left = 0;  // symbols that the words suffice for
+  const auto refill_all = [&] {
+    if (left == 0) {
+      for (std::size_t b = 0; b < batches; ++b) refill(bytes + 16 * b * stride, base, last, &lanes[b]);
+      left = 2;
+    }
+    --left;
+  };
   for (std::uint32_t row = 0; row < plan->rows; ++row) {
-    for (std::size_t b = 0; b < batches && plan->number_slots != nullptr; ++b) {
-      const u32x16 unit = lanes[b].range >> 15;
-      const u32x16 place = place_of(&lanes[b], unit, 15);
-      const u32x16 number =
-          gather_bytes(reinterpret_cast<const std::uint8_t*>(plan->number_slots), place * 2) & 0xffffu;
-      const u32x16 entry = gather(plan->number_starts, number);
-      take(bytes + 16 * b * stride, base, last, unit, entry >> 16, entry & 0xffffu, &lanes[b]);
-      for (std::size_t i = 0; i < 16; ++i)
-        numbers[(16 * b + i) * plan->rows + row] = static_cast<std::uint16_t>(number[i]);
+    if (plan->number_slots != nullptr) {
+      refill_all();
+      for (std::size_t b = 0; b < batches; ++b) {
+        const u32x16 unit = lanes[b].range >> 15;
+        const u32x16 place = place_of(&lanes[b], unit, 15);
+        const u32x16 number =
+            gather_bytes(reinterpret_cast<const std::uint8_t*>(plan->number_slots), place * 2) & 0xffffu;
+        const u32x16 entry = gather(plan->number_starts, number);
+        take(unit, entry >> 16, entry & 0xffffu, &lanes[b]);
+        std::uint32_t found[16];
+        store(found, number);
+        for (std::size_t i = 0; i < 16; ++i) {
+          numbers[(16 * b + i) * plan->rows + row] = static_cast<std::uint16_t>(found[i]);
+        }
+      }
     }
     std::uint32_t group = 0;
     for (std::uint32_t coordinate = 0; coordinate < plan->dim; coordinate += 4) {
@@ -84,34 +114,34 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
         u32x16 pattern[batches], tuple[batches];
         i32x16 context[batches];
         std::uint32_t escapes[batches];
+        refill_all();
         for (std::size_t b = 0; b < batches; ++b) {
-          pattern[b] = word[b] >> (8 + at) & ((1u << size) - 1);
-          context[b] = class_context[b] + static_cast<std::int32_t>(plan->group_contexts[group]);
+          pattern[b] = state[b] >> (8 + at) & ((1u << size) - 1);
+          context[b] = load<i32x16>(blocks[b].class_context) + static_cast<std::int32_t>(plan->group_contexts[group]);
           context[b] = smaller(larger(context[b], i32x16{}), last_context);
           const u32x16 ones = lookup16(ones_of, pattern[b]);
           const u32x16 table = (u32x16)context[b] * (size + 1) + (plan->first_table[size] + ones);
           const u32x16 unit = lanes[b].range >> 12;
-          const u32x16 entry = gather(plan->slots, (table << 12) + place_of(&lanes[b], unit, 12));
-          const u32x16 symbol = entry >> 24;
-          tuple[b] = gather(plan->values, (table << 8) + symbol);
-          take(bytes + 16 * b * stride, base, last, unit, entry & 0xfffu, (entry >> 12 & 0xfffu) + 1, &lanes[b]);
+          const u32x16 symbol = gather_bytes(plan->slots, (table << 12) + place_of(&lanes[b], unit, 12)) & 0xffu;
+          u32x16 frequency;
+          gather_pairs(plan->symbols, (table << 8) + symbol, &tuple[b], &frequency);
+          take(unit, frequency >> 16, frequency & 0xffffu, &lanes[b]);
           escapes[b] = lane_mask(symbol == escape);
         }
         for (std::size_t b = 0; b < batches; ++b) {
-          if (escapes[b] == 0) [[likely]]
-            continue;
-          store(readers[b].code, lanes[b].code);
-          store(readers[b].range, lanes[b].range);
-          store(readers[b].place, lanes[b].place);
-          for (std::uint32_t left = escapes[b]; left != 0; left &= left - 1) {
-            const auto i = static_cast<unsigned>(__builtin_ctz(left));
-            tuple[b].set(i, escaped(self, static_cast<unsigned>(16 * b) + i,
-                                    (row * plan->width + coordinate + at) | pattern[b][i] << 28, size,
-                                    static_cast<unsigned>(context[b][i]), readers));
+          for (std::uint32_t rest = escapes[b]; rest != 0; rest &= rest - 1) [[unlikely]] {
+            const auto i = static_cast<unsigned>(__builtin_ctz(rest));
+            LaneState own = {lanes[b].code[i], lanes[b].range[i], lanes[b].place[i] >> 3};
+            const std::uint32_t found = escaped(self, static_cast<unsigned>(16 * b) + i,
+                                                (row * plan->width + coordinate + at) | pattern[b][i] << 28, size,
+                                                static_cast<unsigned>(context[b][i]), &own);
+            const i32x16 here = lane == i;
+            tuple[b] = select(here, splat<u32x16>(found), tuple[b]);
+            lanes[b].code = select(here, splat<u32x16>(own.code), lanes[b].code);
+            lanes[b].range = select(here, splat<u32x16>(own.range), lanes[b].range);
+            lanes[b].place = select(here, splat<u32x16>(own.place << 3), lanes[b].place);
+            left = 0;
           }
-          lanes[b].code = load<u32x16>(readers[b].code);
-          lanes[b].range = load<u32x16>(readers[b].range);
-          lanes[b].place = load<u32x16>(readers[b].place);
         }
         for (std::size_t b = 0; b < batches; ++b) {
           if (size == 4) {
@@ -126,36 +156,56 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
         at += size;
       }
       const std::uint32_t* steps = plan->steps + count * 48;
+      const std::size_t quads = plan->width / 4;
       for (std::size_t b = 0; b < batches; ++b) {
-        word[b] = lookup16(load<u32x16>(steps), word[b] & 15u) ^
-                  lookup16(load<u32x16>(steps + 16), word[b] >> 4 & 15u) ^
-                  lookup16(load<u32x16>(steps + 32), parities(quad[b]));
-        std::int8_t* to = levels + 16 * b * block_levels + row * plan->width + coordinate;
-        std::uint32_t fours[16];
-        store(fours, quad[b]);
-        for (std::size_t i = 0; i < 16; ++i) __builtin_memcpy(to + i * block_levels, fours + i, 4);
+        state[b] = lookup16(load<u32x16>(steps), state[b] & 15u) ^
+                   lookup16(load<u32x16>(steps + 16), state[b] >> 4 & 15u) ^
+                   lookup16(load<u32x16>(steps + 32), parities(quad[b]));
+        __builtin_memcpy(levels + 64 * ((b * plan->rows + row) * quads + coordinate / 4), &quad[b], 64);
       }
     }
   }
-  for (std::size_t b = 0; b < batches; ++b) {
-    store(readers[b].code, lanes[b].code);
-    store(readers[b].range, lanes[b].range);
-    store(readers[b].place, lanes[b].place);
-    store(readers[b].is_damaged, lanes[b].is_damaged);
+  for (std::size_t b = 0; b < batches; ++b) finish(plan, lanes[b], &blocks[b]);
+}
+
+void read(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneBlocks* blocks,
+          std::size_t batches, std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped, void* self) {
+  if (batches == 1) {
+    read_batches<1>(plan, bytes, stride, blocks, levels, numbers, escaped, self);
+  } else {
+    read_batches<2>(plan, bytes, stride, blocks, levels, numbers, escaped, self);
   }
 }
 
-void read(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneReaders* readers,
-          std::size_t count, std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped, void* self) {
-  if (count == 1) {
-    read_batches<1>(plan, bytes, stride, readers, levels, numbers, escaped, self);
-  } else {
-    read_batches<2>(plan, bytes, stride, readers, levels, numbers, escaped, self);
+std::uint32_t add_classes(const std::uint8_t* classes, std::uint32_t count, const std::uint8_t* more) {
+#if defined(__AVX2__)
+  const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(more)));
+  const __m256i nibble = _mm256_set1_epi8(15), zero = _mm256_setzero_si256(), one = _mm256_set1_epi8(1);
+  const __m256i even = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40,
+                                        42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62);
+  __m256i sums = zero;
+  for (std::uint32_t first = 0; first < 256; first += 64) {
+    const std::uint32_t some = count < first ? 0 : count - first < 64 ? count - first : 64;
+    const __m256i end = _mm256_set1_epi8(static_cast<char>(some));
+    const __m256i two = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(classes + first / 2));
+    const __m256i low = _mm256_shuffle_epi8(table, _mm256_and_si256(two, nibble));
+    const __m256i high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(two, 4), nibble));
+    const __m256i is_low = _mm256_cmpgt_epi8(end, even), is_high = _mm256_cmpgt_epi8(end, _mm256_add_epi8(even, one));
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_and_si256(low, is_low), zero));
+    sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_and_si256(high, is_high), zero));
   }
+  std::uint64_t parts[4];
+  __builtin_memcpy(parts, &sums, sizeof parts);
+  return static_cast<std::uint32_t>(parts[0] + parts[1] + parts[2] + parts[3]);
+#else
+  std::uint32_t sum = 0;
+  for (std::uint32_t i = 0; i < count; ++i) sum += more[classes[i / 2] >> (4 * (i % 2)) & 15];
+  return sum;
+#endif
 }
 
 }  // namespace
 
-const LevelKernels KDCODE_KERNELS(levels_kernels) = {read};
+const LevelKernels KDCODE_KERNELS(levels_kernels) = {read, add_classes};
 
 }  // namespace kdcode

@@ -10,8 +10,8 @@ namespace kdcode {
 
 // What a reader knows of a codec: plain pointers into LevelCodec, whose indices were checked when it was made.
 struct LevelPlan {
-  const std::uint32_t* slots;       // LevelTables
-  const std::uint32_t* values;      // LevelTables
+  const std::uint8_t* slots;        // LevelTables
+  const std::uint32_t* symbols;     // LevelTables, as pairs
   const std::uint8_t* group_sizes;  // of a row: 1, 2 or 4 coordinates each
   const std::uint8_t* group_contexts;
   const std::uint32_t* steps;          // (5, 3, 16): see LevelCodec
@@ -19,27 +19,38 @@ struct LevelPlan {
   const std::uint32_t* number_starts;  // of each centroid: start << 16 | frequency
   std::uint32_t groups, dim, width;    // of a row: groups, coordinates that have levels, and these in whole quads
   std::uint32_t rows, contexts;
+  std::uint32_t sides;           // at most, of a block
   std::uint32_t first_table[5];  // by size of a group: the number of its table of context 0 without ones
 };
 
-// Sixteen readers, as structure of arrays.
-struct LaneReaders {
-  std::uint32_t code[16], range[16], place[16];  // see levels.cpp
-  std::uint32_t is_damaged[16];                  // not 0 where a number was beyond all symbols
+// Sixteen blocks that are read side by side, as structure of arrays.
+struct LaneBlocks {
   std::int32_t class_context[16];
+  std::uint32_t length[16];
+  // What is found: whether a number was beyond all symbols, and what is left for sides, below 0 where levels are too
+  // long for their block; and the sides.
+  std::uint32_t is_damaged[16];
+  std::int32_t room[16];
+  std::uint32_t above[16];
 };
 
-// Reads on from `code`, `range` and `place` where a group of `lane` was escaped, and gives its tuple. `at` is where it
-// begins among the levels of a block, with the pattern of its quantizers from bit 28 on.
+struct LaneState {
+  std::uint32_t code, range, place;  // see levels.cpp
+};
+
+// Reads on from `state` where a group of `lane` was escaped, and gives its tuple. `at` is where it begins among the
+// levels of a block, with the pattern of its quantizers from bit 28 on.
 using ReadEscaped = std::uint32_t (*)(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
-                                      LaneReaders* readers);
+                                      LaneState* state);
 
 struct LevelKernels {
-  // bytes: 16 blocks for each of 1 or 2 `readers`, which take turns to wait, `stride` apart, with zeros after each; the
-  // last 4 bytes of a stride are never consumed. levels: (blocks, rows · width) int8. numbers: (blocks, rows) of
-  // centroids.
-  void (*read)(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneReaders* readers,
-               std::size_t count, std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped, void* self);
+  // bytes: of 16 blocks for each of 1 or 2 `blocks`, which take turns to wait, `stride` apart, with zeros after each;
+  // the last 4 bytes of a stride are never consumed. levels: (batches, rows, quads, 16, 4) int8. numbers: (blocks,
+  // rows) of centroids.
+  void (*read)(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneBlocks* blocks,
+               std::size_t batches, std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped, void* self);
+  // What the first `count` of 256 classes of four bits add up to, where class i stands for `more[i]`.
+  std::uint32_t (*add_classes)(const std::uint8_t* classes, std::uint32_t count, const std::uint8_t* more);
 };
 
 KDCODE_DECLARE_KERNELS(LevelKernels, levels_kernels)

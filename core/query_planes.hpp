@@ -10,36 +10,30 @@
 #include <span>
 #include <vector>
 
-#include "product_kernels.hpp"
+#include "level_scan_kernels.hpp"
 
 namespace kdcode {
+
+inline constexpr unsigned most_planes = 3;
+inline constexpr std::size_t widest_planes = 1 << 16;  // sums of products of bytes have room in 32 bits
 
 class QueryPlanes {
  public:
   // (count, width) finite numbers in 1 to 3 planes; rows of levels are as wide, in whole quads.
   QueryPlanes(std::span<const double> queries, std::size_t count, unsigned planes);
 
-  std::size_t count() const { return count_; }
-  std::size_t lanes() const { return lanes_; }  // of a row of products: plane · count + query, in sixteens
+  const PlanesOfQueries& view() const { return view_; }
   double away(std::size_t query) const { return away_[query]; }  // the largest distance of a number from its planes
-  ExpandMatrix matrix() const { return {numbers_.data(), scales_.data(), nullptr, quads_, lanes_}; }
-
-  // The product with a query, of a row of products.
-  float product(const float* row, std::size_t query) const {
-    float sum = row[query];
-    for (unsigned plane = 1; plane < planes_; ++plane) sum += row[plane * count_ + query];
-    return sum;
-  }
 
  private:
-  std::size_t count_, lanes_, quads_;
-  unsigned planes_;
-  std::vector<std::int8_t> numbers_;  // as ExpandMatrix has it
+  std::vector<std::int8_t> numbers_;
+  std::vector<std::int32_t> excess_;
   std::vector<float> scales_;
   std::vector<double> away_;
+  PlanesOfQueries view_;
 };
 
-// Some of (rows, dim) int8 numbers, and a scale of each row.
+// (rows, dim) int8 numbers, and a scale of each row.
 struct Int8Rows {
   const std::int8_t* numbers;
   const float* scales;

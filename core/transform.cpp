@@ -42,13 +42,14 @@ std::unique_ptr<Transform> Transform::make(const LevelShape& levels, const Trans
   made->mean_.assign(shape.mean.begin(), shape.mean.end());
   made->steps_.assign(shape.steps.begin(), shape.steps.end());
   made->sides_.assign(shape.sides.begin(), shape.sides.end());
+  made->sides_.resize(most_sides);
   made->centroids_.assign(shape.centroids.begin(), shape.centroids.end());
-  made->set_rotation(shape);
+  made->set_rotation(shape, levels.values);
   made->set_centroids();
   return made;
 }
 
-void Transform::set_rotation(const TransformShape& shape) {
+void Transform::set_rotation(const TransformShape& shape, std::uint32_t values) {
   if (shape.matrix.empty()) return;
   const std::size_t d = dim(), whole = in_sixteens(d), quads = levels_->width() / 4;
   numbers_.assign(shape.matrix.begin(), shape.matrix.end());
@@ -56,15 +57,37 @@ void Transform::set_rotation(const TransformShape& shape) {
   std::copy(shape.matrix_scales.begin(), shape.matrix_scales.end(), scales_.begin());
   matrix_.assign(whole * quads * 4, 0);
   columns_.assign(most_sides * whole, 0);
+  excess_.assign(whole, 0);
+  const int bias = static_cast<int>(std::min<std::uint32_t>(largest_small, values / 2));
   for (std::size_t row = 0; row < d; ++row) {
     for (std::size_t column = 0; column < std::min(d, 4 * quads); ++column) {
       matrix_[((row / 16 * quads + column / 4) * 16 + row % 16) * 4 + column % 4] = numbers_[row * d + column];
+      excess_[row] += bias * numbers_[row * d + column];
     }
     for (std::size_t column = 0; column < std::min<std::size_t>(d, most_sides); ++column) {
       columns_[column * whole + row] = static_cast<float>(numbers_[row * d + column]) * scales_[row];
     }
   }
-  expand_ = {matrix_.data(), scales_.data(), columns_.data(), quads, d};
+  expand_ = {
+      matrix_.data(), scales_.data(), columns_.data(), excess_.data(), quads, d, static_cast<std::uint8_t>(bias), 0};
+  set_run();
+}
+
+// The most quads at once whose products with levels, two coordinates together, always have room in 16 bits.
+void Transform::set_run() {
+  const std::size_t pairs = matrix_.size() / 2, row_pairs = 32;  // pairs of a quad of 16 rows
+  for (expand_.run = expand_.quads; expand_.run > 0; --expand_.run) {
+    int most = 0;
+    std::vector<int> sums(row_pairs);
+    for (std::size_t pair = 0; pair < pairs; ++pair) {
+      const std::size_t quad = pair / row_pairs % expand_.quads;
+      int& sum = sums[pair % row_pairs];
+      if (quad % expand_.run == 0) sum = 0;
+      sum += std::abs(matrix_[2 * pair]) + std::abs(matrix_[2 * pair + 1]);
+      most = std::max(most, sum);
+    }
+    if (most * 2 * expand_.bias <= std::numeric_limits<std::int16_t>::max()) return;
+  }
 }
 
 void Transform::prepare(std::span<const float> rotation) {
@@ -119,22 +142,24 @@ const float* Transform::base_of(std::size_t number) const {
 ExpandedRow Transform::row_of(const std::int8_t* levels, Sides sides, unsigned own, std::size_t number,
                               float* vector) const {
   ExpandedRow row{levels, base_of(number), vector, steps_[own], sides.count, {}};
-  for (unsigned i = 0; i < sides.count; ++i) {
-    const float away = sides_[i] * row.step;
-    row.weights[i] = (sides.above >> (sides.count - 1 - i) & 1) != 0 ? away : -away;
+  const std::uint32_t above = sides.above << (most_sides - sides.count);
+  for (unsigned i = 0; i < most_sides; ++i) {  // a fixed number, since how many there are, nobody could predict
+    row.weights[i] = (above >> (most_sides - 1 - i) & 1) != 0 ? sides_[i] : -sides_[i];
   }
   return row;
 }
 
-void Transform::finish(std::span<const ExpandedRow> rows) const {
+void Transform::finish(std::span<const ExpandedRow> rows, std::size_t pitch, std::vector<std::uint8_t>* memory) const {
   if (!numbers_.empty()) {
-    KDCODE_CHOSEN(product_kernels).expand(&expand_, rows.data(), rows.size());
+    const std::size_t size = rows.size() * levels_->width() + 64;
+    if (memory->size() < size) memory->resize(size);
+    KDCODE_CHOSEN(product_kernels).expand(&expand_, rows.data(), rows.size(), pitch, memory->data());
     return;
   }
   for (const ExpandedRow& row : rows) {
     for (std::size_t i = 0; i < dim(); ++i) {
-      const float level = i < levels_->active() ? static_cast<float>(row.levels[i]) * row.step : 0.0f;
-      row.vector[i] = (i < row.sides ? level + row.weights[i] : level) + row.base[i];
+      const float level = i < levels_->active() ? static_cast<float>(row.levels[i / 4 * pitch + i % 4]) : 0.0f;
+      row.vector[i] = (i < row.sides ? level + row.weights[i] : level) * row.step + row.base[i];
     }
   }
 }
@@ -168,10 +193,8 @@ struct Transform::Chunk {
   Wanted wanted[rows_at_once];
   const std::uint8_t* blocks[rows_at_once];
   std::uint8_t classes[rows_at_once];
-  Sides sides[rows_at_once];
-  std::vector<std::int8_t> levels;
-  std::vector<std::uint16_t> centroids;
-  std::vector<LargeLevel> large;
+  ReadBlocks read;
+  std::vector<std::uint8_t> memory;
 };
 
 // Reads the blocks of the next rows but for those that are skipped. Gives the row after them.
@@ -182,9 +205,11 @@ std::size_t Transform::read_chunk(const RowFinder& rows, std::span<const std::in
       std::clamp<std::size_t>(levels_at_once / std::max<std::size_t>(1, block_levels), 1, rows_at_once);
   std::size_t end = std::min(numbers.size(), done + at_once), last = std::numeric_limits<std::size_t>::max();
   chunk->found = chunk->count = 0;
-  chunk->large.clear();
-  for (std::size_t i = done; i < end; ++i) rows.prefetch(numbers[i]);
+  if (done == 0) {
+    for (std::size_t i = 0; i < end; ++i) rows.prefetch(numbers[i]);
+  }
   for (std::size_t i = done; i < end; ++i) {
+    if (i + at_once < numbers.size()) rows.prefetch(numbers[i + at_once]);               // for the next chunk
     const std::int64_t number = *const_cast<const volatile std::int64_t*>(&numbers[i]);  // read once, then checked
     const RowPlace place = rows.find(number);
     if (place.trouble != RowTrouble::none) {
@@ -196,18 +221,18 @@ std::size_t Transform::read_chunk(const RowFinder& rows, std::span<const std::in
     if (place.block != last) {
       chunk->blocks[chunk->count] = rows.rows().codes.bytes + place.begin;
       chunk->classes[chunk->count] = static_cast<std::uint8_t>(place.own);
-      __builtin_prefetch(chunk->blocks[chunk->count]);
+      for (std::size_t at = 0; at < place.length; at += 64) __builtin_prefetch(chunk->blocks[chunk->count] + at);
+      __builtin_prefetch(chunk->blocks[chunk->count] + place.length);
       ++chunk->count, last = place.block;
     }
     chunk->wanted[chunk->found++] = {i, chunk->count - 1, place.place};
   }
-  chunk->levels.resize(std::max(chunk->levels.size(), chunk->count * block_levels));
-  chunk->centroids.resize(std::max(chunk->centroids.size(), chunk->count * levels_->rows()));
-  std::size_t bad = 0;
+  const FileBytes& codes = rows.rows().codes;
   const Damage damage = levels_->read({chunk->blocks, chunk->count}, {chunk->classes, chunk->count},
-                                      chunk->levels.data(), chunk->centroids.data(), chunk->sides, &chunk->large, &bad);
+                                      codes.bytes + codes.size, &chunk->read);
   if (damage == Damage::none) return end;
-  for (std::size_t i = chunk->found; i-- > 0;) end = chunk->wanted[i].block == bad ? chunk->wanted[i].at : end;
+  for (std::size_t i = chunk->found; i-- > 0;)
+    end = chunk->wanted[i].block == chunk->read.damaged ? chunk->wanted[i].at : end;
   *trouble = {RowTrouble::none, damage, end, 0, 0};
   chunk->found = 0;
   return done;
@@ -225,12 +250,13 @@ std::size_t Transform::decode(const RowFinder& rows, std::span<const std::int64_
     }
     for (std::size_t i = 0; i < chunk.found; ++i) {
       const auto [at, block, place] = chunk.wanted[i];
-      const std::size_t number = levels_->centroids() != 0 ? chunk.centroids[block * in_block + place] : 0;
-      expanded[i] = row_of(chunk.levels.data() + (block * in_block + place) * width,
-                           sides_at(chunk.sides[block], place), chunk.classes[block], number, vectors + at * dim());
+      const std::size_t number = levels_->centroids() != 0 ? chunk.read.numbers[block * in_block + place] : 0;
+      expanded[i] =
+          row_of(chunk.read.levels.data() + levels_->first(chunk.read, block, place),
+                 sides_at(chunk.read.sides[block], place), chunk.classes[block], number, vectors + at * dim());
     }
-    finish({expanded, chunk.found});
-    for (const LargeLevel& level : chunk.large) {
+    finish({expanded, chunk.found}, 4 * chunk.read.lanes(), &chunk.memory);
+    for (const LargeLevel& level : chunk.read.large) {
       for (std::size_t i = 0; i < chunk.found; ++i) {
         if (chunk.wanted[i].block != level.block || level.place / width != chunk.wanted[i].place) continue;
         add_level(level.place % width, static_cast<float>(level.multiple) * expanded[i].step, expanded[i].vector);
@@ -250,13 +276,13 @@ std::size_t Transform::read(const RowFinder& rows, std::span<const std::int64_t>
     for (std::size_t i = 0; i < chunk.found; ++i) {
       const auto [at, block, place] = chunk.wanted[i];
       std::int32_t* to = multiples + at * dim();
-      const std::int8_t* levels = chunk.levels.data() + (block * in_block + place) * width;
-      for (std::size_t k = 0; k < dim(); ++k) to[k] = k < active ? levels[k] : 0;
-      const Sides own = sides_at(chunk.sides[block], place);
-      const std::uint32_t number = levels_->centroids() != 0 ? chunk.centroids[block * in_block + place] : 0u;
+      const std::int8_t* levels = chunk.read.levels.data() + levels_->first(chunk.read, block, place);
+      for (std::size_t k = 0; k < dim(); ++k) to[k] = k < active ? levels[k / 4 * 4 * chunk.read.lanes() + k % 4] : 0;
+      const Sides own = sides_at(chunk.read.sides[block], place);
+      const std::uint32_t number = levels_->centroids() != 0 ? chunk.read.numbers[block * in_block + place] : 0u;
       const std::uint32_t rest[4] = {number, chunk.classes[block], own.count, own.above};
       std::copy_n(rest, 4, others + 4 * at);
-      for (const LargeLevel& level : chunk.large) {
+      for (const LargeLevel& level : chunk.read.large) {
         if (level.block == block && level.place / width == place) to[level.place % width] = level.multiple;
       }
     }
@@ -269,6 +295,7 @@ void Transform::compose(std::size_t n, const std::int32_t* multiples, const std:
                         const std::uint16_t* numbers, const Sides* sides, float* vectors) const {
   const std::size_t width = levels_->width(), active = levels_->active();
   std::vector<std::int8_t> levels(rows_at_once * width, 0);
+  std::vector<std::uint8_t> memory;
   ExpandedRow rows[rows_at_once];
   for (std::size_t start = 0; start < n; start += rows_at_once) {
     const std::size_t some = std::min(rows_at_once, n - start);
@@ -281,7 +308,7 @@ void Transform::compose(std::size_t n, const std::int32_t* multiples, const std:
       rows[i] = row_of(levels.data() + i * width, sides[start + i], classes[start + i],
                        numbers == nullptr ? 0 : numbers[start + i], vectors + (start + i) * dim());
     }
-    finish({rows, some});
+    finish({rows, some}, 4, &memory);
     for (std::size_t i = 0; i < some; ++i) {
       const std::int32_t* own = multiples + (start + i) * dim();
       for (std::size_t k = 0; k < active; ++k) {

@@ -73,12 +73,13 @@ class Transform {
   struct Chunk;
   std::size_t read_chunk(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
                          std::int64_t skipped, Chunk* chunk, DecodeTrouble* trouble) const;
-  void set_rotation(const TransformShape& shape);
+  void set_rotation(const TransformShape& shape, std::uint32_t values);
+  void set_run();
   void set_centroids();
   const float* base_of(std::size_t number) const;
   Sides sides_at(Sides all, std::size_t place) const;
   ExpandedRow row_of(const std::int8_t* levels, Sides sides, unsigned own, std::size_t number, float* vector) const;
-  void finish(std::span<const ExpandedRow> rows) const;
+  void finish(std::span<const ExpandedRow> rows, std::size_t pitch, std::vector<std::uint8_t>* memory) const;
   void add_level(std::size_t coordinate, float more, float* vector) const;
 
   std::unique_ptr<LevelCodec> levels_;
@@ -89,6 +90,7 @@ class Transform {
   std::vector<std::int8_t> numbers_;                    // the matrix, row by row
   std::vector<float> centroids_, by_coordinate_, own_;  // in units; and -2 times them, transposed; and their squares
   std::vector<std::int8_t> matrix_;                     // as ExpandMatrix has it
+  std::vector<std::int32_t> excess_;
   ExpandMatrix expand_{};
   mutable std::unique_ptr<std::atomic<const float*>[]> bases_;
   mutable std::vector<std::unique_ptr<float[]>> own_bases_;

@@ -105,17 +105,21 @@ Read read(const LevelCodec& codec, const std::vector<std::vector<std::uint8_t>>&
           const std::vector<std::uint8_t>& classes) {
   std::vector<const std::uint8_t*> begins;
   for (const auto& block : blocks) begins.push_back(block.data());
-  std::vector<std::int8_t> levels(blocks.size() * codec.rows() * codec.width());
+  const std::size_t rows = codec.rows(), width = codec.width();
+  ReadBlocks own;
   Read found;
-  found.numbers.assign(codec.centroids() != 0 ? blocks.size() * codec.rows() : 0, 0);
-  found.sides.resize(blocks.size());
-  std::vector<LargeLevel> large;
-  found.damage =
-      codec.read(begins, classes, levels.data(), found.numbers.data(), found.sides.data(), &large, &found.at);
-  found.multiples.assign(levels.begin(), levels.end());
+  found.damage = codec.read(begins, classes, nullptr, &own);
+  found.at = own.damaged;
   if (found.damage != Damage::none) return found;
-  for (const LargeLevel& level : large) {
-    const std::size_t place = level.block * codec.rows() * codec.width() + level.place;
+  own.numbers.resize(codec.centroids() != 0 ? blocks.size() * rows : 0);
+  own.sides.resize(blocks.size());
+  found.numbers = own.numbers, found.sides = own.sides;
+  for (std::size_t i = 0; i < blocks.size() * rows * width; ++i) {
+    const std::size_t four = codec.first(own, i / width / rows, i / width % rows) + i % width / 4 * 4 * own.lanes();
+    found.multiples.push_back(own.levels[four + i % 4]);
+  }
+  for (const LargeLevel& level : own.large) {
+    const std::size_t place = level.block * rows * width + level.place;
     CHECK(place < found.multiples.size());
     CHECK(found.multiples[place] == 0);
     found.multiples[place] = level.multiple;
@@ -242,12 +246,13 @@ TEST(tables_of_levels_add_up) {
       CHECK(tables.make(size, 0));
       for (unsigned ones = 0; ones <= size; ++ones) {
         const std::size_t table = tables.number(size, 0) + ones;
-        const std::uint32_t* slots = tables.slots() + table * main_total;
+        const std::uint8_t* slots = tables.slots() + table * main_total;
         std::uint32_t start = 0;
         while (start < main_total) {
-          const std::uint32_t symbol = slots[start] >> 24, frequency = (slots[start] >> 12 & 0xfff) + 1;
-          CHECK((slots[start] & 0xfff) == start && slots[start] == slots[start + frequency - 1]);
-          CHECK(tables.starts()[table * 256 + symbol] == (start << 16 | frequency));
+          const std::uint32_t symbol = slots[start],
+                              frequency = tables.symbols()[table * 256 + symbol].frequency & 0xffff;
+          CHECK(tables.symbols()[table * 256 + symbol].frequency >> 16 == start);
+          CHECK(frequency != 0 && slots[start] == slots[start + frequency - 1]);
           start += frequency;
           CHECK((start == main_total) == (symbol == escape_symbol));
         }

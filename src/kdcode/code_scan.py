@@ -9,8 +9,8 @@ compares them exactly.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from threading import Event
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from kdcode import _core
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.codec import Codec, CodewordCodec, CodewordRows, RowDecoder, TransformRowDecoder
+from kdcode.row_parts import in_parts
 
 _ROOM = 1 << 13
 """Rows of each query that are kept before it is looked which of them are not needed any more."""
@@ -169,31 +170,20 @@ class CodeScan:
 
     def __init__(self, scanner: Scanner, exact: Exact, k: int) -> None:
         self._scanner, self._exact, self._k = scanner, exact, k
-        self._is_stopped = False
 
     def candidates(self, start: int, end: int, threads: int = 1) -> list[IntArray]:
         """For each query some of the rows from `start` to before `end`, in order, with its k nearest among them."""
-        parts = max(1, min(threads, (end - start) // _ROWS_FOR_THREADS))
-        edges = np.linspace(start, end, parts + 1).astype(int).tolist()
-        if parts == 1:
-            return self._scanned(start, end)
-        with ThreadPoolExecutor(parts - 1) as pool:
-            try:
-                others = pool.map(self._scanned, edges[1:-1], edges[2:])
-                found = [self._scanned(*edges[:2]), *others]  # the first part by this thread
-            except BaseException:  # Ctrl-C too
-                self._is_stopped = True
-                raise
+        found = in_parts(self._scanned, range(start, end), threads, _ROWS_FOR_THREADS)
         return [np.concatenate(rows) for rows in zip(*found, strict=True)]
 
-    def _scanned(self, start: int, end: int) -> list[IntArray]:
+    def _scanned(self, start: int, end: int, stopped: Event) -> list[IntArray]:
         """For each query its candidates among the rows from `start` to before `end`."""
         count, room = self._scanner.queries, min(self._k, end - start) + _ROOM
         lows, highs = np.empty((2, count, room), np.float32)
         kept = Kept(np.empty((count, room), np.int64), lows, highs, np.zeros(count, np.int64))
         floors = np.full(count, -np.inf, dtype=np.float32)
         reached, step = start, self._scanner.rows_a_call
-        while reached < end and not self._is_stopped:
+        while reached < end and not stopped.is_set():
             reached = self._scanner.scan(reached, min(end, reached + step), floors, kept)
             for query in range(count):
                 floors[query] = self._pruned(query, kept, floors[query])
@@ -204,7 +194,7 @@ class CodeScan:
         length = kept.counts[query]
         if length <= self._k:
             return floor
-        rows, lows, highs = (each[query, :length] for each in kept[:3])
+        rows, lows, highs = kept.rows[query, :length], kept.lows[query, :length], kept.highs[query, :length]
         lowest = np.partition(lows, length - self._k)[length - self._k]
         chosen = np.flatnonzero(highs >= lowest)
         if len(chosen) > self._k + _ROOM // 2:  # equally near, but for the slack

@@ -239,8 +239,9 @@ class BlockWriter:
         follows = (places == before[:, 0].astype(np.int64) + 1) & (packed[:, 1:] == before[:, 1:]).all(axis=1)
         follows[0] &= self._rows > 0
         slots = (self._blocks - 1 + np.cumsum(~follows)) * self._rows_per_block + places
-        broken = np.flatnonzero(np.diff(slots, prepend=self._slot) != 1)
-        broken = broken if self._rows else np.union1d(broken, [0])
+        breaks = np.diff(slots, prepend=self._slot) != 1
+        breaks[0] |= self._rows == 0
+        broken = np.flatnonzero(breaks)
         self._breaks.append(np.stack([self._rows + broken, slots[broken]], axis=1))
         self._slot, self._last = int(slots[-1]), packed[-1].copy()
         self._rows += len(packed)

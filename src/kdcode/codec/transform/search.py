@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from kdcode import _core
 from kdcode.arrays import DoubleArray, FloatArray
 from kdcode.codec.transform.rows import BlockRows
 from kdcode.errors import OptionError
+from kdcode.row_parts import in_parts
 
 _ROUGH, _PRECISE = 1, 3
-"""Planes of int8 numbers that a query is rounded to: to tell which rows may be near, and to be as precise as float32."""
+"""Planes of int8 numbers that queries are rounded to: to tell which rows may be near, or as precise as float32."""
 _NUMBERS_A_CALL = 1 << 24
 """Levels that one call of the core reads: some 20 ms."""
 _QUERIES_AT_ONCE = 64
@@ -81,25 +82,15 @@ def scores(core: _core.Transform, rows: BlockRows, queries: npt.NDArray[Any], th
     found = np.empty((len(asked), len(rows)), dtype=np.float32)
     at_once = max(1, _NUMBERS_A_CALL // dim)
 
-    def fill(part: _core.LevelQueries, to: FloatArray, first: int, stop: int) -> None:
-        while first < stop:
-            reached, begin, length = part.score(rows.core, first, min(stop, first + at_once), to)
+    def fill(first: int, stop: int, stopped: Event) -> None:
+        while first < stop and not stopped.is_set():
+            first, begin, length = prepared.score(rows.core, first, min(stop, first + at_once), found[some])
             if length:
                 rows.check_bytes(begin, length)
-            first = reached
 
     rows.notice_changes()
-    parts = max(1, min(threads, len(rows) // _ROWS_FOR_THREADS))
-    edges = np.linspace(0, len(rows), parts + 1).astype(int).tolist()
     for start in range(0, len(asked), _QUERIES_AT_ONCE):
         some = slice(start, start + _QUERIES_AT_ONCE)
         prepared = _core.LevelQueries(core, asked[some], _PRECISE)
-        if parts == 1:
-            fill(prepared, found[some], 0, len(rows))
-            continue
-        with ThreadPoolExecutor(parts) as pool:
-            for done in [
-                pool.submit(fill, prepared, found[some], *ends) for ends in zip(edges, edges[1:], strict=False)
-            ]:
-                done.result()
+        in_parts(fill, range(len(rows)), threads, _ROWS_FOR_THREADS)
     return found
