@@ -45,8 +45,11 @@ struct Tail {
 
 // A symbol of a main table.
 struct Symbol {
-  std::uint32_t values;     // int8 multiples, the first coordinate lowest
-  std::uint32_t frequency;  // start << 16 | frequency
+  std::uint32_t values;  // int8 multiples, the first coordinate lowest
+  std::uint32_t part;    // start << 16 | frequency, and the highest bit for the escape
+
+  std::uint32_t start() const { return part >> 16 & (main_total - 1); }
+  std::uint32_t frequency() const { return part & 0xffff; }
 };
 
 // Joint tables of groups of one size and context; `ones` of their coordinates have quantizer 1 and come last.

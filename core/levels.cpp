@@ -431,7 +431,7 @@ Damage LevelCodec::read_one(std::size_t own, std::size_t block, ReadBlocks* foun
         const std::uint32_t number = tables_.slots()[(table << main_bits) + reader.place_of(main_bits)];
         const Symbol& symbol = tables_.symbols()[(table << 8) + number];
         std::uint32_t tuple = symbol.values;
-        reader.take(symbol.frequency >> 16, symbol.frequency & 0xffff, main_bits);
+        reader.take(symbol.start(), symbol.frequency(), main_bits);
         if (number == escape_symbol) [[unlikely]] {
           const std::uint32_t place = row * plan_.width + coordinate + at;
           tuple = read_escaped(tables_, values_, size, tables_.context_of(size, bases[group]), order, &reader, block,
@@ -493,8 +493,8 @@ void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* number
         }
       }
       const std::size_t symbol = found != 0 && found <= tail.mains ? found - 1 : escape_symbol;
-      const std::uint32_t entry = tables_.symbols()[(table << 8) + symbol].frequency;
-      ops->push_back({entry >> 16, entry & 0xffff, main_bits});
+      const Symbol& entry = tables_.symbols()[(table << 8) + symbol];
+      ops->push_back({entry.start(), entry.frequency(), main_bits});
       if (symbol == escape_symbol) {
         const std::size_t place = found != 0 ? found - 1 - tail.mains : tail.values.size();
         const std::uint32_t end = place + 1 < tail.starts.size() ? tail.starts[place + 1] : tail_total;

@@ -5,8 +5,6 @@
 namespace kdcode {
 namespace {
 
-constexpr std::uint32_t escape = 255;
-
 // What 16 readers know. Bits of `word` are those that come next, two bytes at least while a symbol is read.
 struct Lanes {
   u32x16 code, range, place, word, is_damaged;  // places in bits
@@ -40,6 +38,20 @@ KDCODE_LANE void take(u32x16 unit, u32x16 start, u32x16 frequency, Lanes* lanes)
   lanes->range = range << bits;
   lanes->word = lanes->word << bits;
   lanes->place += bits;
+}
+
+// The symbols at places of main tables. Single loads take less time than gathers, of which one would wait for another.
+KDCODE_LANE void find_symbols(const LevelPlan* plan, u32x16 table, u32x16 place, u32x16* tuple, u32x16* frequency) {
+  std::uint32_t places[16], firsts[16];
+  store(places, (table << 12) + place);
+  store(firsts, table << 9);
+  const std::uint32_t* symbols[2][8];
+  unroll<16>([&](auto i) KDCODE_INLINE {
+    symbols[i / 8][i % 8] = plan->symbols + firsts[i] + 2 * std::size_t{plan->slots[places[i]]};
+  });
+  const u32x16 low = load_pairs(symbols[0]), high = load_pairs(symbols[1]);
+  *tuple = evens(low, high);
+  *frequency = odds(low, high);
 }
 
 // Bits of nibbles in four bytes, one each.
@@ -122,11 +134,10 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
           const u32x16 ones = lookup16(ones_of, pattern[b]);
           const u32x16 table = (u32x16)context[b] * (size + 1) + (plan->first_table[size] + ones);
           const u32x16 unit = lanes[b].range >> 12;
-          const u32x16 symbol = gather_bytes(plan->slots, (table << 12) + place_of(&lanes[b], unit, 12)) & 0xffu;
           u32x16 frequency;
-          gather_pairs(plan->symbols, (table << 8) + symbol, &tuple[b], &frequency);
-          take(unit, frequency >> 16, frequency & 0xffffu, &lanes[b]);
-          escapes[b] = lane_mask(symbol == escape);
+          find_symbols(plan, table, place_of(&lanes[b], unit, 12), &tuple[b], &frequency);
+          escapes[b] = lane_mask((i32x16)frequency < 0);
+          take(unit, frequency >> 16 & 0xfffu, frequency & 0xffffu, &lanes[b]);
         }
         for (std::size_t b = 0; b < batches; ++b) {
           for (std::uint32_t rest = escapes[b]; rest != 0; rest &= rest - 1) [[unlikely]] {

@@ -51,13 +51,13 @@ std::unique_ptr<Transform> Transform::make(const LevelShape& levels, const Trans
 
 void Transform::set_rotation(const TransformShape& shape, std::uint32_t values) {
   if (shape.matrix.empty()) return;
-  const std::size_t d = dim(), whole = in_sixteens(d), quads = levels_->width() / 4;
+  const std::size_t d = dim(), whole = in_sixteens(d), padded = whole + 7 * 16, quads = levels_->width() / 4;
   numbers_.assign(shape.matrix.begin(), shape.matrix.end());
-  scales_.assign(whole, 0);
+  scales_.assign(padded, 0);
   std::copy(shape.matrix_scales.begin(), shape.matrix_scales.end(), scales_.begin());
   matrix_.assign(whole * quads * 4, 0);
-  columns_.assign(most_sides * whole, 0);
-  excess_.assign(whole, 0);
+  columns_.assign(most_sides * padded, 0);
+  excess_.assign(padded, 0);
   const int bias = static_cast<int>(std::min<std::uint32_t>(largest_small, values / 2));
   for (std::size_t row = 0; row < d; ++row) {
     for (std::size_t column = 0; column < std::min(d, 4 * quads); ++column) {
@@ -65,11 +65,18 @@ void Transform::set_rotation(const TransformShape& shape, std::uint32_t values) 
       excess_[row] += bias * numbers_[row * d + column];
     }
     for (std::size_t column = 0; column < std::min<std::size_t>(d, most_sides); ++column) {
-      columns_[column * whole + row] = static_cast<float>(numbers_[row * d + column]) * scales_[row];
+      columns_[column * padded + row] = static_cast<float>(numbers_[row * d + column]) * scales_[row];
     }
   }
-  expand_ = {
-      matrix_.data(), scales_.data(), columns_.data(), excess_.data(), quads, d, static_cast<std::uint8_t>(bias), 0};
+  expand_ = {matrix_.data(),
+             scales_.data(),
+             columns_.data(),
+             excess_.data(),
+             quads,
+             d,
+             padded,
+             static_cast<std::uint8_t>(bias),
+             0};
   set_run();
 }
 
