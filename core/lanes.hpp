@@ -378,6 +378,13 @@ KDCODE_LANE Vector<T, N> gather(const T* table, Vector<Index, N> index) {
   }
 }
 
+// Has the compiler take numbers from memory one by one, and not from registers, which takes two instructions each.
+template <class T, int N>
+KDCODE_LANE void spill(T (&to)[N], Vector<T, N> lanes) {
+  store(to, lanes);
+  asm("" : "+m"(to));
+}
+
 // Eight pairs from eight places, side by side.
 KDCODE_LANE u32x16 load_pairs(const std::uint32_t* const (&from)[8]) {
 #if defined(__AVX2__)

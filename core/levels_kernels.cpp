@@ -42,9 +42,9 @@ KDCODE_LANE void take(u32x16 unit, u32x16 start, u32x16 frequency, Lanes* lanes)
 
 // The symbols at places of main tables. Single loads take less time than gathers, of which one would wait for another.
 KDCODE_LANE void find_symbols(const LevelPlan* plan, u32x16 table, u32x16 place, u32x16* tuple, u32x16* frequency) {
-  std::uint32_t places[16], firsts[16];
-  store(places, (table << 12) + place);
-  store(firsts, table << 9);
+  alignas(64) std::uint32_t places[16], firsts[16];
+  spill(places, (table << 12) + place);
+  spill(firsts, table << 9);
   const std::uint32_t* symbols[2][8];
   unroll<16>([&](auto i) KDCODE_INLINE {
     symbols[i / 8][i % 8] = plan->symbols + firsts[i] + 2 * std::size_t{plan->slots[places[i]]};
@@ -86,16 +86,16 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
                            0x03020100, 0x03020001, 0x03020100, 0x03020100};
   Lanes lanes[batches];
   u32x16 state[batches] = {};  // of the trellis, and from bit 8 on the quantizers of the next four coordinates
-  for (std::size_t b = 0; b < batches; ++b) {
+  unroll<batches>([&](auto b) KDCODE_INLINE {
     lanes[b] = {{}, splat<u32x16>(1u << 24), {}, {}, {}};
     refill(bytes + 16 * b * stride, base, last, &lanes[b]);
     lanes[b].code = lanes[b].word >> 8;
     lanes[b].place = splat<u32x16>(24);
-  }
+  });
   unsigned left = 0;  // symbols that the words suffice for
-  const auto refill_all = [&] {
+  const auto refill_all = [&]() KDCODE_INLINE {
     if (left == 0) {
-      for (std::size_t b = 0; b < batches; ++b) refill(bytes + 16 * b * stride, base, last, &lanes[b]);
+      unroll<batches>([&](auto b) KDCODE_INLINE { refill(bytes + 16 * b * stride, base, last, &lanes[b]); });
       left = 2;
     }
     --left;
@@ -103,7 +103,7 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
   for (std::uint32_t row = 0; row < plan->rows; ++row) {
     if (plan->number_slots != nullptr) {
       refill_all();
-      for (std::size_t b = 0; b < batches; ++b) {
+      unroll<batches>([&](auto b) KDCODE_INLINE {
         const u32x16 unit = lanes[b].range >> 15;
         const u32x16 place = place_of(&lanes[b], unit, 15);
         const u32x16 number =
@@ -115,7 +115,7 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
         for (std::size_t i = 0; i < 16; ++i) {
           numbers[(16 * b + i) * plan->rows + row] = static_cast<std::uint16_t>(found[i]);
         }
-      }
+      });
     }
     std::uint32_t group = 0;
     for (std::uint32_t coordinate = 0; coordinate < plan->dim; coordinate += 4) {
@@ -127,7 +127,7 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
         i32x16 context[batches];
         std::uint32_t escapes[batches];
         refill_all();
-        for (std::size_t b = 0; b < batches; ++b) {
+        unroll<batches>([&](auto b) KDCODE_INLINE {
           pattern[b] = state[b] >> (8 + at) & ((1u << size) - 1);
           context[b] = load<i32x16>(blocks[b].class_context) + static_cast<std::int32_t>(plan->group_contexts[group]);
           context[b] = smaller(larger(context[b], i32x16{}), last_context);
@@ -138,8 +138,8 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
           find_symbols(plan, table, place_of(&lanes[b], unit, 12), &tuple[b], &frequency);
           escapes[b] = lane_mask((i32x16)frequency < 0);
           take(unit, frequency >> 16 & 0xfffu, frequency & 0xffffu, &lanes[b]);
-        }
-        for (std::size_t b = 0; b < batches; ++b) {
+        });
+        unroll<batches>([&](auto b) KDCODE_INLINE {
           for (std::uint32_t rest = escapes[b]; rest != 0; rest &= rest - 1) [[unlikely]] {
             const auto i = static_cast<unsigned>(__builtin_ctz(rest));
             LaneState own = {lanes[b].code[i], lanes[b].range[i], lanes[b].place[i] >> 3};
@@ -153,8 +153,8 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
             lanes[b].place = select(here, splat<u32x16>(own.place << 3), lanes[b].place);
             left = 0;
           }
-        }
-        for (std::size_t b = 0; b < batches; ++b) {
+        });
+        unroll<batches>([&](auto b) KDCODE_INLINE {
           if (size == 4) {
             quad[b] = shuffle4(tuple[b], lookup16(order_of, pattern[b]));
           } else if (size == 2) {
@@ -163,20 +163,20 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
           } else {
             quad[b] |= tuple[b] << (8 * at);
           }
-        }
+        });
         at += size;
       }
       const std::uint32_t* steps = plan->steps + count * 48;
       const std::size_t quads = plan->width / 4;
-      for (std::size_t b = 0; b < batches; ++b) {
+      unroll<batches>([&](auto b) KDCODE_INLINE {
         state[b] = lookup16(load<u32x16>(steps), state[b] & 15u) ^
                    lookup16(load<u32x16>(steps + 16), state[b] >> 4 & 15u) ^
                    lookup16(load<u32x16>(steps + 32), parities(quad[b]));
         __builtin_memcpy(levels + 64 * ((b * plan->rows + row) * quads + coordinate / 4), &quad[b], 64);
-      }
+      });
     }
   }
-  for (std::size_t b = 0; b < batches; ++b) finish(plan, lanes[b], &blocks[b]);
+  unroll<batches>([&](auto b) KDCODE_INLINE { finish(plan, lanes[b], &blocks[b]); });
 }
 
 void read(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneBlocks* blocks,
