@@ -378,6 +378,18 @@ KDCODE_LANE Vector<T, N> gather(const T* table, Vector<Index, N> index) {
   }
 }
 
+// Both 16-bit halves of each lane times those of another, added up. They have signs.
+KDCODE_LANE u32x16 dot_halves(u32x16 a, u32x16 b) {
+#if defined(__AVX512BW__)
+  return (u32x16)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return each<u32x16>([](auto x, auto y) { return _mm256_madd_epi16((__m256i)x, (__m256i)y); }, a, b);
+#else
+  const i32x16 c = (i32x16)a, d = (i32x16)b;
+  return (u32x16)((c >> 16) * (d >> 16) + (c << 16 >> 16) * (d << 16 >> 16));
+#endif
+}
+
 // Has the compiler take numbers from memory one by one, and not from registers, which takes two instructions each.
 template <class T, int N>
 KDCODE_LANE void spill(T (&to)[N], Vector<T, N> lanes) {
