@@ -81,6 +81,9 @@ class Transform:
         Write the vectors of rows. How many are done, and which bytes of the file have to be checked first.
         """
 
+    def decode_ids(self, rows: BlockRows, ids: Any, vectors: numpy.typing.NDArray[numpy.float32], zero_row: int) -> int:
+        """The same for ids in a tensor of torch; how many are done."""
+
     def read(self, rows: BlockRows, numbers: numpy.typing.NDArray[numpy.int64], multiples: numpy.typing.NDArray[numpy.int32], others: numpy.typing.NDArray[numpy.uint32], done: int) -> tuple[int, int, int]:
         """
         Write the codes of rows: multiples, and centroid, class, number of sides, sides.
