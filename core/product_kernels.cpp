@@ -112,7 +112,26 @@ KDCODE_LANE void dots(const ExpandMatrix* matrix, std::size_t block, const std::
     }
     return;
   }
-#endif
+  for (std::size_t i = 0; i < rows_at_once * blocks_at_once; ++i) {  // levels are too large for sums of 16 bits
+    const std::uint8_t* row = rows + 4 * (i / blocks_at_once) * quads;
+    const std::int8_t* own = numbers + 64 * (i % blocks_at_once) * quads;
+    __m256i found[4] = {};  // of 4 rows of the matrix, two sums each
+    for (std::size_t quad = 0; quad < quads; ++quad) {
+      std::int32_t four;
+      __builtin_memcpy(&four, row + 4 * quad, 4);
+      const __m256i levels = _mm256_broadcastq_epi64(_mm_cvtepu8_epi16(_mm_cvtsi32_si128(four)));
+      unroll<4>([&](auto part) KDCODE_INLINE {
+        __m128i some;
+        __builtin_memcpy(&some, own + 64 * quad + 16 * part, sizeof some);
+        found[part] = _mm256_add_epi32(found[part], _mm256_madd_epi16(_mm256_cvtepi8_epi16(some), levels));
+      });
+    }
+    std::int32_t halves[32];
+    __builtin_memcpy(halves, found, sizeof halves);
+    const i32x16 low = load<i32x16>(halves), high = load<i32x16>(halves + 16);
+    sums[i / blocks_at_once][i % blocks_at_once] = evens(low, high) + odds(low, high);
+  }
+#else
   for (std::size_t r = 0; r < rows_at_once; ++r) {
     for (std::size_t b = 0; b < blocks_at_once; ++b) {
       std::int32_t found[16] = {};
@@ -127,6 +146,7 @@ KDCODE_LANE void dots(const ExpandMatrix* matrix, std::size_t block, const std::
       sums[r][b] = load<i32x16>(found);
     }
   }
+#endif
 #endif
 }
 

@@ -81,20 +81,25 @@ void Transform::set_rotation(const TransformShape& shape, std::uint32_t values) 
   set_run();
 }
 
-// The most quads at once whose products with levels, two coordinates together, always have room in 16 bits.
+// The most quads in a row whose products with levels, two coordinates together, always have room in 16 bits.
 void Transform::set_run() {
-  const std::size_t pairs = matrix_.size() / 2, row_pairs = 32;  // pairs of a quad of 16 rows
-  for (expand_.run = expand_.quads; expand_.run > 0; --expand_.run) {
-    int most = 0;
-    std::vector<int> sums(row_pairs);
-    for (std::size_t pair = 0; pair < pairs; ++pair) {
-      const std::size_t quad = pair / row_pairs % expand_.quads;
-      int& sum = sums[pair % row_pairs];
-      if (quad % expand_.run == 0) sum = 0;
-      sum += std::abs(matrix_[2 * pair]) + std::abs(matrix_[2 * pair + 1]);
-      most = std::max(most, sum);
+  constexpr std::size_t pairs = 32;  // of a quad of 16 rows
+  const std::size_t quads = expand_.quads;
+  const int limit = std::numeric_limits<std::int16_t>::max() / std::max(1, 2 * expand_.bias);
+  expand_.run = quads;
+  for (std::size_t series = 0; series < matrix_.size() / quads / 2; ++series) {
+    const std::int8_t* from = matrix_.data() + 2 * (series / pairs * quads * pairs + series % pairs);
+    const auto size = [&](std::size_t quad) {
+      return std::abs(from[2 * pairs * quad]) + std::abs(from[2 * pairs * quad + 1]);
+    };
+    int sum = 0;
+    for (std::size_t begin = 0, end = 0; end < quads; ++end) {
+      sum += size(end);
+      for (; sum > limit; ++begin) {
+        sum -= size(begin);
+        expand_.run = std::min(expand_.run, end - begin);
+      }
     }
-    if (most * 2 * expand_.bias <= std::numeric_limits<std::int16_t>::max()) return;
   }
 }
 
