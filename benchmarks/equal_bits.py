@@ -22,7 +22,6 @@ from peers import PEERS
 from result_file import write_result
 
 import kdcode
-from kdcode.learning import encode
 
 RESULTS = Path(__file__).parent / "results" / "equal_bits.json"
 ROWS, UNSEEN, BITS = 50_000, 5_000, 8
@@ -42,7 +41,7 @@ def measure(seen: Matrix, unseen: Matrix, method: str, positions: int) -> dict[s
         seconds, copy = time.perf_counter() - started, coded.decode(np.arange(len(seen)))
         ways = {
             f"beam {beam}, sweeps {sweeps}": (
-                lambda new, beam=beam, sweeps=sweeps: coded.compose(encode(coded.codec, new, beam=beam, sweeps=sweeps))
+                lambda new, beam=beam, sweeps=sweeps: coded.compose(coded.codec.encode(new, beam=beam, sweeps=sweeps))
             )
             for beam, sweeps in BEAMS
         }

@@ -27,7 +27,6 @@ from turns import Contender, Plan, timed, times
 import kdcode
 from kdcode import _core
 from kdcode.cpus import available_cpus
-from kdcode.learning import encode
 from kdcode.threads import using_threads
 
 RESULTS = Path(__file__).parent / "results" / "transform_codes.json"
@@ -55,7 +54,7 @@ def measured(size: str, effort: str, rows: Matrix, others: Matrix, threads: int)
         "composition": coded.spec.composition,
         "seconds": seconds,
         "seen_error": lost(rows, coded.decode(np.arange(len(rows))), mean),
-        "unseen_error": lost(others, coded.codec.compose(encode(coded.codec, others)), mean),
+        "unseen_error": lost(others, coded.codec.compose(coded.codec.encode(others)), mean),
     }
     with tempfile.TemporaryDirectory() as folder:
         kdcode.save(coded, Path(folder) / "coded.kdc")
@@ -82,7 +81,7 @@ def coding_times(coded: kdcode.CodedTable, others: Matrix, threads: int) -> dict
         return (others[draw.integers(0, len(others), CODED_ROWS)] for _ in range(calls))
 
     with using_threads(threads):
-        took = timed({"coded": Contender(lambda vectors: encode(coded.codec, vectors))}, some, CODING)
+        took = timed({"coded": Contender(coded.codec.encode)}, some, CODING)
     return {"coded_per_second": CODED_ROWS / times("s", took["coded"], 1)["s"]}
 
 

@@ -26,7 +26,6 @@ from peer_kinds import Matrix
 from result_file import write_result
 
 import kdcode
-from kdcode.learning import encode
 
 RESULTS = Path(__file__).parent / "results" / "unseen_rows.json"
 BITS = 8
@@ -76,7 +75,7 @@ def fit(method: str, seen: Matrix, positions: int, lsq_file: Path) -> list[Way]:
 def _own_way(coded: kdcode.CodedTable, beam: int, sweeps: int, copy: Matrix) -> Way:
     return Way(
         f"beam {beam}, sweeps {sweeps}",
-        lambda new: encode(coded.codec, new, beam=beam, sweeps=sweeps),
+        lambda new: coded.codec.encode(new, beam=beam, sweeps=sweeps),
         coded.compose,
         copy,
     )

@@ -29,14 +29,14 @@ from torch import Tensor
 
 from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import CodecModule, make_module
-from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.gradient.logits import first_logits
+from kdcode.learning.gradient.tensors import TensorStart, TensorTable, generator_for
 from kdcode.learning.linalg.kmeans import kmeans, nearest
-from kdcode.learning.solution import Start
 from kdcode.learning.starts import warm_start
 from kdcode.learning.training_table import TrainingTable
 from kdcode.nn import FreeAssignment
 from kdcode.nn.estimators import ESTIMATORS
+from kdcode.randomness import random_for
 
 FALLING = Schedule(initial=1.0, decay=1.0)
 """The paper's T0 and decay rate."""
@@ -158,23 +158,25 @@ def starting_parts(task: Task, start: str, points: Tensor, seed: int) -> tuple[F
     if start == "random":
         return assignment, make_module(task.spec, generator=generator_for(seed, "start"))
     variance = float((points - points.mean(dim=0)).square().sum())
-    training = TrainingTable(points, torch.zeros(task.dim), 1.0, variance)
+    training = TrainingTable(points.numpy(), np.zeros(task.dim, dtype=np.float32), 1.0, variance)
     if start == "warm":
-        begin = warm_start(training, task.spec, seed)
+        begin = TensorStart.of(warm_start(training, task.spec, seed))
     else:
         module = make_module(task.spec)
-        centroids = kmeans(points, task.clusters, generator_for(seed, "start"))
+        centroids = kmeans(points.numpy(), task.clusters, random_for(seed, "start"))
         with torch.no_grad():
-            module.codebook.copy_(centroids[None])
-        begin = Start(nearest(points, centroids)[0][:, None], module, "warm")
-    assignment.logits.data.copy_(first_logits(training, begin, seed))
+            module.codebook.copy_(torch.from_numpy(centroids)[None])
+        begin = TensorStart(torch.from_numpy(nearest(points.numpy(), centroids)[0])[:, None], module, "warm")
+    assignment.logits.data.copy_(first_logits(TensorTable(training), begin, seed))
     return assignment, begin.module
 
 
 def kmeans_reference(task: Task, seed: int) -> dict[str, np.ndarray]:
     """One Lloyd run from k-means++ seeds, to its end, measured as `learn` measures; arrays of 1."""
     points, labels = task.data(seed)
-    codes, distances = nearest(points, kmeans(points, task.clusters, generator_for(seed, "kmeans"), iterations=200))
+    rows = points.numpy()
+    found, distances = nearest(rows, kmeans(rows, task.clusters, random_for(seed, "kmeans"), iterations=200))
+    codes = torch.from_numpy(found)
     loss, used = float(distances.mean()), len(codes.unique())
     end = {"loss": loss, "code_loss": loss, "nmi": mutual_information(codes, labels), "changed": 0.0, "used": used}
     return {name: np.array([value]) for name, value in end.items()}

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kdcode.codec_torch.randomness import generator_for
+from kdcode.learning.gradient.tensors import generator_for
 
 
 def clustered_points(count: int, clusters: int, dim: int, spread: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -23,8 +23,8 @@ from torch import Tensor
 import kdcode
 from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import make_module
-from kdcode.codec_torch.randomness import generator_for
 from kdcode.data import glove_50d
+from kdcode.learning.gradient.tensors import generator_for
 
 Record = dict[str, Any]
 

@@ -23,7 +23,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-from kdcode.learning.linalg.residual_kmeans import residual_kmeans
+from kdcode.learning.row_share import RowShare
+from kdcode.learning.starts import BlockSample, residual_codewords
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -247,8 +248,9 @@ def first_guess(vectors: Floats, size: int, *, seed: int, start: str) -> tuple[I
     slots = np.random.default_rng(seed).permutation(len(vectors))
     if start == "random":
         return slots, fit_codewords(vectors, slots, size)
-    draw = torch.Generator().manual_seed(seed)
-    _, codewords = residual_kmeans(torch.from_numpy(vectors.astype(np.float32)), 2, size, draw)
+    rows, random = vectors.astype(np.float32), np.random.default_rng(seed)
+    sample = BlockSample.of(rows, None, size, RowShare.whole(len(rows)), random)
+    codewords = torch.from_numpy(residual_codewords(sample, 2, size))
     return slots, codewords.double().numpy()
 
 

@@ -14,7 +14,7 @@ import kdcode
 PACKAGE = Path(__file__).parent.parent / "src" / "kdcode"
 
 LAYERS = [
-    {"printable", "wording", "_version", "file_locks", "_core"},
+    {"printable", "wording", "_version", "file_locks", "_core", "randomness"},
     {"errors", "provenance"},
     {"files"},
     {"cpus", "memory", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},

@@ -246,7 +246,7 @@ class CodedTable(TableMapping):
             sweeps: passes of iterated conditional modes after the beam search.
 
         Returns:
-            (columns,) or (n, columns) integers. `kdcode.learning.encode` does the same in torch, for large batches.
+            (columns,) or (n, columns) integers.
         """
         return self.codec.encode(vectors, beam=beam, sweeps=sweeps)
 

@@ -134,7 +134,7 @@ def test_appended_rows_follow_and_old_codes_do_not_change(table, new):
     added = after.decode(np.arange(215, 245))
     lost = kdcode.evaluate(vectors_of(7, 30), added)
     assert report.relative_error == pytest.approx(lost.relative_error, rel=1e-6)
-    np.testing.assert_array_equal(after.codes[215:], kdcode.learning.encode(after.codec, vectors_of(7, 30)))
+    np.testing.assert_array_equal(after.codes[215:], after.codec.encode(vectors_of(7, 30)))
 
 
 def test_provenance_tells_of_all_rows_that_were_ever_appended(table, new, tmp_path):

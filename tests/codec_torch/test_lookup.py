@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kdcode.codec_torch.randomness import generator_for
 
-from kdcode.codec_torch.lookup import argmin_rows, code_dtype, flat_codes, lookup
+from kdcode.codec_torch.lookup import code_dtype, flat_codes, lookup
+from kdcode.learning.gradient.tensors import generator_for
 
 
 def test_lookup_is_a_gather_per_position():
@@ -24,11 +24,6 @@ def test_flat_codes_are_rows_of_the_flat_codebook(dtype):
 def test_codes_take_the_smallest_type(size, dtype):
     assert code_dtype(size) == dtype
     assert int(torch.tensor(size - 1).to(dtype)) == size - 1
-
-
-def test_the_smallest_cost_of_each_row():
-    costs = torch.tensor([[3.0, 1.0, 2.0], [-1.0, 5.0, -2.0]], requires_grad=True)
-    assert argmin_rows(costs).tolist() == [1, 2]
 
 
 def test_generators_depend_on_their_arguments_alone():

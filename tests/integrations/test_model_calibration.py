@@ -166,5 +166,5 @@ def test_a_calibrated_table_encodes_its_own_vectors_as_their_codes(shape):
     np.testing.assert_allclose(coded.to_table().matrix @ root.numpy(), learned.to_table().matrix, rtol=0, atol=0.02)
     vectors = coded.to_table().matrix
     np.testing.assert_allclose(coded.compose(coded.encode(vectors)), vectors, rtol=0, atol=1e-4)
-    found = kdcode.learning.encode(coded.codec, vectors)
+    found = coded.codec.encode(vectors)
     np.testing.assert_allclose(coded.compose(found), vectors, rtol=0, atol=1e-4)

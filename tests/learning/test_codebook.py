@@ -10,7 +10,6 @@ from kdcode.codec.sizes import LEARNED_HEADER_BYTES
 from kdcode.data import glove_50d
 from kdcode.errors import CheckpointError, OptionError, TableError
 from kdcode.evaluation import relative_error
-from kdcode.learning import encode
 from kdcode.learning.codebook import SampleParts
 from kdcode.options import CompressOptions
 
@@ -20,7 +19,7 @@ SHAPE = {"codebook_size": 16, "code_length": 4, "effort": "fast"}
 
 
 def error_of_others(coded, others=OTHERS):
-    return relative_error(others, coded.compose(encode(coded.codec, others)))
+    return relative_error(others, coded.compose(coded.codec.encode(others)))
 
 
 def planted(rows, seed):
@@ -41,7 +40,7 @@ def test_planted_codes_are_found_for_rows_that_were_not_there():
     ("shape", "share"),
     [
         ({"code_length": 4, "effort": "fast"}, 0.97),
-        ({"code_length": 8, "composition": "grouped", "groups": 2, "effort": "fast"}, 0.985),
+        ({"code_length": 8, "composition": "grouped", "groups": 2, "effort": "fast"}, 0.99),
         ({"code_length": 5, "composition": "product"}, 1.0),
         ({"code_length": 5, "composition": "product", "rotation": True}, 0.995),
     ],
@@ -57,7 +56,7 @@ def test_other_rows_lose_less_than_with_compress(shape, share):
 
 def test_the_sample_is_coded_as_any_other_rows():
     coded = kdcode.learn_codebook(TABLE, **SHAPE)
-    np.testing.assert_array_equal(coded.codes, encode(coded.codec, TABLE.matrix))
+    np.testing.assert_array_equal(coded.codes, coded.codec.encode(TABLE.matrix))
     assert list(coded.symbols) == list(TABLE.symbols)
     assert coded.provenance["relative_error"] == pytest.approx(relative_error(TABLE, coded), rel=1e-4)
     assert coded.learning_seconds is not None
@@ -90,7 +89,7 @@ def test_row_scales_are_fitted_to_the_rows_learned_from():
     longer[parts.held_back] *= 50
     one, other = (kdcode.learn_codebook(matrix, **SHAPE, scale_bits=4) for matrix in (TABLE.matrix, longer))
     np.testing.assert_array_equal(one.codec.stored["scale_levels"], other.codec.stored["scale_levels"])
-    np.testing.assert_array_equal(one.codes, encode(one.codec, TABLE.matrix))
+    np.testing.assert_array_equal(one.codes, one.codec.encode(TABLE.matrix))
 
 
 @pytest.mark.parametrize(("rows", "held"), [(2, 1), (39, 1), (40, 2), (200_000, 5000)])

@@ -26,10 +26,3 @@ def lookup(codes: Tensor, codebook: Tensor) -> Tensor:
 def scale_rows(vectors: Tensor, codes: Tensor, levels: Tensor | None) -> Tensor:
     """(n, d) vectors times the scale of each row, whose level is the last of (n, columns) codes; None has no scales."""
     return vectors if levels is None else vectors * levels[codes[:, -1].long()][:, None]
-
-
-def argmin_rows(costs: Tensor) -> Tensor:
-    """(n,) places of the smallest of (n, K); on the CPU by numpy, which is several times quicker than torch."""
-    if costs.device.type == "cpu":
-        return torch.from_numpy(costs.detach().numpy().argmin(axis=1))
-    return costs.argmin(dim=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -107,13 +106,12 @@ def compare(
         copies: copies by name: .kdc files, files in any format, tables.
         baselines: names in `BASELINES`, made here with the setting that loses least within the bytes of each copy:
             int8 and int4 are rows of integers with a scale each, of as many principal directions as fit; pq is product
-            quantization by k-means, which needs torch.
+            quantization by k-means.
         on_progress: called with how many copies are measured, how many there are, and what comes next.
 
     Raises:
         OptionError: a baseline that is not there, or no copies.
         TableError: tables that cannot be compared.
-        MissingExtraError: pq was asked for and torch is not installed.
     """
     check_baselines(baselines)
     if not copies:
@@ -143,13 +141,10 @@ def check_baselines(names: Sequence[str]) -> None:
 
     Raises:
         OptionError: the first of them is named.
-        MissingExtraError: pq is among them, and torch is not installed.
     """
     for name in names:
         if name not in BASELINES:
             raise OptionError(f"baselines must be among {', '.join(BASELINES)}, got {name!r}")
-    if "pq" in names:
-        import_module("kdcode.learning")
 
 
 def _asked(copies: Mapping[str, Table], baselines: Sequence[str]) -> list[tuple[str, str, int]]:
