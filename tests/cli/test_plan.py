@@ -4,6 +4,7 @@ import signal
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import kdcode
@@ -45,11 +46,31 @@ def test_json_has_the_recommended_one_first(run, vectors):
     assert all(0 < candidate["unseen_error"] <= 1 for candidate in found)
 
 
-@pytest.mark.parametrize("limits", [(), ("--size", "20x", "--bits", "8")])
-def test_one_limit_is_needed(run, vectors, limits):
-    result = run("plan", vectors, *limits)
+def test_two_limits_are_refused(run, vectors):
+    result = run("plan", vectors, "--size", "20x", "--bits", "8")
     assert result.exit_code == 2
     assert "one of --size, --bits and --max-error" in result.stderr
+
+
+def test_without_a_limit_several_sizes_are_told(run, tmp_path):
+    path = tmp_path / "table.npy"
+    np.save(path, np.asarray(glove_50d().head(1500).matrix))
+    told = json.loads(run("plan", path, "--effort", "fast", "--json", "--quiet").stdout)
+    assert [point["times"] for point in told] == [5, 8, 10, 20, 40]
+    lines = run("plan", path, "--effort", "fast", "--quiet").stdout.splitlines()
+    assert lines[1].split()[:4] == ["size", "vectors", "take", "error"]
+    assert [line.split()[0] for line in lines[2:7]] == ["5x", "8x", "10x", "20x", "40x"]
+
+
+def test_without_a_size_the_best_choice_for_10x_is_made_and_said(run, tmp_path):
+    path, target = tmp_path / "table.npy", tmp_path / "a.kdc"
+    np.save(path, np.asarray(glove_50d().head(1500).matrix))
+    result = run("compress", path, target, "--effort", "fast")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (
+        0, "no --size given: 10x, with the settings that lose least",
+    )  # fmt: skip
+    assert 0.99 < kdcode.load(target).sizes.embedding / (1500 * 20) <= 1
+    assert "worst rows          cosine below 0.9" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -104,7 +125,7 @@ def test_weights_of_a_file_count(run, vectors, tmp_path, form):
 def test_a_file_of_no_weights_is_refused(run, vectors, tmp_path):
     path = tmp_path / "weights.txt"
     path.write_text("the many\n")
-    result = run("compress", vectors, tmp_path / "out.kdc", "--weights", path)
+    result = run("compress", vectors, tmp_path / "out.kdc", "--weights", path, "--size", "10x")
     assert (result.exit_code, result.stderr) == (
         1, f"error: {path}: line 1: expected a number of zero or more, found 'many'\n",
     )  # fmt: skip

@@ -47,6 +47,7 @@ def test_a_perfect_copy_loses_nothing():
     original = table([[3, 4], [0, 0], [1, -1]])
     found = compare_tables(original, original)
     lossless = {"relative_error": 0.0, "mean_cosine": pytest.approx(1.0), "norm_error": 0.0, "recall_at_10": 1.0}
+    lossless |= {"low_cosine": pytest.approx(1.0), "least_cosine": pytest.approx(1.0)}
     assert found.as_dict() == lossless
     assert found.match == RowMatch(rows=3, by_symbol=False)
 
@@ -62,6 +63,8 @@ def test_by_hand():
         "mean_cosine": found.mean_cosine,
         "norm_error": found.norm_error,
         "recall_at_10": 1.0,
+        "low_cosine": 0.0,
+        "least_cosine": 0.0,
     }
 
 
@@ -91,7 +94,8 @@ def test_rounding_is_not_taken_for_variance(row, count):
 
 def test_an_all_zero_table():
     found = compare_tables(table([[0, 0]] * 3), table([[0, 0]] * 3))
-    assert found.as_dict() == {"relative_error": 0.0, "mean_cosine": 1.0, "norm_error": 0.0, "recall_at_10": 1.0}
+    errors, ones = ("relative_error", "norm_error"), ("mean_cosine", "recall_at_10", "low_cosine", "least_cosine")
+    assert found.as_dict() == {**dict.fromkeys(errors, 0.0), **dict.fromkeys(ones, 1.0)}
 
 
 def test_weights_count_rows_more_than_once():

@@ -50,10 +50,3 @@ def test_a_plan_says_what_it_leaves_out(table):
     code, out, errors = without_torch("plan", table, "--size", "8x", "--effort", "fast", "--quiet")
     assert code == 0, errors
     assert "transform" in out
-
-
-def test_what_needs_torch_says_so_before_any_work(table, tmp_path):
-    code, _, errors = without_torch("compress", table, tmp_path / "a.kdc", "-K", "16", "-D", "4")
-    assert code == 1
-    assert "torch is required for learning codes" in errors
-    assert "reading" not in errors

@@ -22,7 +22,7 @@ from kdcode.learning.transform.fitting import Fit, Outcome
 from kdcode.learning.transform.quantizer import Quantizer
 from kdcode.learning.transform.row_lengths import Budget, chosen_classes, row_kinds
 from kdcode.learning.transform.sampling import ByDirection, ScaledRows, TableSample, chosen_rows_per_block, table_sample
-from kdcode.learning.transform.space import USUAL_CLASSES, FittedSpace, Space, best_space
+from kdcode.learning.transform.space import USUAL_CLASSES, FittedSpace, Space, best_space, grid_space
 from kdcode.options import CompressOptions
 from kdcode.threads import default_threads
 
@@ -155,7 +155,7 @@ class Designer:
         first = sum(8 * row_bytes / dim < bits for bits in _BITS_OF_FIRST_TRADE)
         states, search = STATES[self.options.effort], self._searches[together]
         found = best_space(self.table, some, budget, (states, TRADES[first]), search)
-        found = with_best_trade(found, first)
+        found = grid_space(some, budget, with_best_trade(found, first))
         fit = found.fit
         if not quick and some is not sample:
             fit = found.space.fit(sample, states, found.budget).with_octaves(fit.statistics.octaves)
@@ -271,6 +271,8 @@ class LengthSearch:
             wanted = self.budget.bits(spec.own_bytes, spec.classes)
             found = self.fit.adjusted(found, wanted)
             away = (found.bits / wanted - 1) * (_TOO_LONG if found.bits > wanted else -1)
+            if self.fit.grid is not None and found.bits <= wanted:
+                away = 0.0  # what is left would be of no use
             if away < nearest:
                 best, nearest = found, away
             if nearest <= _NEAR_ENOUGH:

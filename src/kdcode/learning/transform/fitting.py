@@ -94,6 +94,18 @@ class NamedCentroids(NamedTuple):
     of_extremes: IntArray
 
 
+class Grid(NamedTuple):
+    """What is fixed where coordinates have few values: twice the step lies between them.
+
+    Args:
+        step: of levels.
+        active: how many coordinates of a row have levels; the others are left out.
+    """
+
+    step: float
+    active: int
+
+
 class Fit:
     """A sample of blocks of rows, and codecs for it; mostly a block is one row.
 
@@ -105,7 +117,12 @@ class Fit:
         statistics: of levels.
         together: rows of a block.
         named: the centroids that the coordinates are measured from, or None.
+
+    Attributes:
+        grid: the step, and how many coordinates of a row have levels, where both are fixed.
     """
+
+    grid: Grid | None = None
 
     def __init__(
         self,
@@ -146,7 +163,7 @@ class Fit:
                 step = self._secant_step(last, used, bits) or found.quantizer.step
                 found = replace(found, quantizer=self._with_step(found.quantizer, step))
             quantizer, last = self._renewed(found, lengths), used
-            if abs(found.bits - bits) <= _NATURALLY_CLOSE * bits:
+            if self.grid is not None or abs(found.bits - bits) <= _NATURALLY_CLOSE * bits:
                 if found.cost(bits) > (1 - _NATURAL_GAIN) * least:
                     break
                 least = found.cost(bits)
@@ -165,7 +182,10 @@ class Fit:
     def with_octaves(self, octaves: float) -> Fit:
         """The same with contexts so far apart."""
         statistics = replace(self.statistics, octaves=octaves)
-        return Fit(self.coordinates, self.extremes, self.states, self.weights, statistics, self.together, self.named)
+        own = (self.coordinates, self.extremes, self.states, self.weights, statistics, self.together, self.named)
+        found = Fit(*own)
+        found.grid = self.grid
+        return found
 
     def with_classes(self, natural: Outcome, bits: float, classes: int) -> Outcome:
         """Rows of so many lengths at most, and tables as they are stored."""
@@ -206,7 +226,7 @@ class Fit:
         for _ in range(_ADJUSTMENTS):
             found = self._coded(quantizer, bits)
             step, found = found.quantizer.step, replace(found, quantizer=quantizer)
-            if abs(found.bits - bits) <= _CLOSE * bits:
+            if self.grid is not None or abs(found.bits - bits) <= _CLOSE * bits:
                 break
             if before is not None:
                 step = self._secant_step(before, found, bits) or step
@@ -244,10 +264,13 @@ class Fit:
 
     def _contexts(self, step: float) -> IntArray:
         """(d,) contexts of coordinates."""
-        return np.asarray(np.maximum(self.statistics.context_of(self.spread[: self.dim] / step), 0))
+        active = self.dim if self.grid is None else self.grid.active
+        return np.asarray(np.maximum(self.statistics.context_of(self.spread[:active] / step), 0))
 
     def _coarse_enough(self, step: float) -> float:
         """A step of which no coordinate is too large a multiple, and next to nothing where all are zero."""
+        if self.grid is not None:
+            return self.grid.step
         return max(step, self.reach / (2 * _MOST_LEVEL), _LEAST_STEP)
 
     def _largest(self, step: float) -> int:
@@ -277,6 +300,8 @@ class Fit:
         How long rows of a scale are follows, about, from the entropy of normal coordinates. Rows also differ in length
         for other reasons, so that the scale of long rows is not as large as that: by how much a regression tells.
         """
+        if self.grid is not None:
+            return np.zeros(len(lengths), dtype=np.int64)
         offsets = np.arange(-_MOST_OFFSET, _MOST_OFFSET)
         spread = self.spread / found.quantizer.step * 2.0 ** (self.statistics.octaves * offsets[:, None])
         bits = 0.5 * np.log2(1 + np.square(_ENTROPY * spread)).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Coordinates as they are, where they are worth more than principal directions.
+"""Coordinates as they are, where they are worth more than principal directions, and tables of few distinct values.
 
 A rotation makes the most of correlations, and mixes coordinates until they are nearly normal. Where many of them are
 exactly zero, as after a ReLU or in sparse factors, that costs more than it gains: zeros take a fraction of a bit, and
@@ -25,6 +25,10 @@ _MOST_LEVEL = 1000
 """Larger levels are counted as escapes."""
 _FIRST_STEP, _OCTAVES = 8.0, 48
 """The step that is tried first, in spreads of the widest coordinate, and how often it is halved at most."""
+_DISTINCT_NUMBERS, _MOST_VALUES = 1 << 18, 64
+"""Numbers that are looked at for values that are few, and how many these may be."""
+_UNEVEN = 1e-3
+"""How far values may lie from even places, in spacings."""
 _NUMBERS_PER_BIN = 12
 """Numbers, other than zero, for each level that is used: with fewer, counts no longer tell an entropy."""
 
@@ -90,6 +94,33 @@ def scalar_error(coordinates: FloatArray, bits: float) -> float:
             return float(before.error ** (1 - share) * found.error**share)
         before, step = found, step / 2
     return before.error
+
+
+class EvenValues(NamedTuple):
+    """Values that are few and evenly spaced: how far apart they lie, and the one that others are measured from."""
+
+    spacing: float
+    middle: float
+
+
+def even_values(vectors: FloatArray) -> EvenValues | None:
+    """The values of (n, d) vectors, where these are few and evenly spaced; None where they are not.
+
+    Such are hash codes, ternary rows, and counts: rotated, they would be as hard to code as normal numbers.
+    """
+    some = vectors[: max(1, _DISTINCT_NUMBERS // vectors.shape[1])]
+    found, times = np.unique(some, return_counts=True)
+    values = found.astype(np.float64)
+    if not 2 <= len(values) <= _MOST_VALUES or len(values) * _LEAST_TIMES > some.size:
+        return None
+    spacing = float(np.diff(values).min())
+    places = (values - values[0]) / spacing
+    is_even = bool((np.abs(places - np.rint(places)) <= _UNEVEN).all()) and places[-1] <= _MOST_LEVEL
+    if not is_even:
+        return None
+    middle = (len(values) - 1) // 2  # of two values the lower one, so that levels need no signs
+    best = middle if 2 * times[middle] >= times.max() else int(times.argmax())
+    return EvenValues(spacing, float(found[best]))
 
 
 class _Rounded(NamedTuple):

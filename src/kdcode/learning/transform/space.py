@@ -12,9 +12,9 @@ from kdcode.codec.transform.centroids import Centroids
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.transform.clusters import ClusterSearch, rotated_centroids
-from kdcode.learning.transform.fitting import Fit, NamedCentroids, Outcome
+from kdcode.learning.transform.fitting import Fit, Grid, NamedCentroids, Outcome
 from kdcode.learning.transform.level_statistics import LevelStatistics
-from kdcode.learning.transform.plain_basis import better_basis
+from kdcode.learning.transform.plain_basis import better_basis, even_values
 from kdcode.learning.transform.rotation import Rotation, chosen_rotation
 from kdcode.learning.transform.row_lengths import MOST_BITS, Budget
 from kdcode.learning.transform.sampling import ScaledRows, TableSample
@@ -23,6 +23,8 @@ USUAL_CLASSES = 16
 _TABLE_BYTES = 1500
 """What the tables of levels are expected to take, before they are known."""
 _ROWS_AT_ONCE = 4096
+_GRID_ROUNDS, _GRID_TRADE = 6, 0.02
+"""How often the number of coordinates that are kept is tried, and λ: values stay what they are."""
 
 
 class Space(NamedTuple):
@@ -32,11 +34,13 @@ class Space(NamedTuple):
         rotation: of vectors.
         centroids: or None.
         signs: whether any coordinate may be negative.
+        grid: the step, and how many coordinates have levels, where these have few values.
     """
 
     rotation: Rotation
     centroids: Centroids | None
     signs: bool
+    grid: Grid | None = None
 
     @property
     def nbytes(self) -> int:
@@ -64,7 +68,10 @@ class Space(NamedTuple):
         if self.centroids is not None and numbers is not None and others is not None:
             named = NamedCentroids(self.centroids.blank(), numbers, others)
         own = None if weights is None else weights[:: budget.together]
-        return Fit(coordinates, extremes, states, own, statistics, budget.together, named)
+        states = states if self.grid is None else 1
+        fit = Fit(coordinates, extremes, states, own, statistics, budget.together, named)
+        fit.grid = self.grid
+        return fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +134,32 @@ def best_space(
         return found if found.expected < plain.expected else plain
     except OptionError:  # they take too many bytes
         return plain
+
+
+def grid_space(sample: TableSample, budget: Budget, other: FittedSpace) -> FittedSpace:
+    """Coordinates as they are, with levels on their values, where these are few and that loses less than another space.
+
+    As many coordinates are kept as there are bytes for, and the last ones left out.
+    """
+    values = even_values(sample.rows.vectors) if sample.rows.weights is None else None
+    if values is None:
+        return other
+    vectors, active, found = sample.rows.vectors, budget.dim, other
+    for _ in range(_GRID_ROUNDS):
+        mean = np.where(np.arange(budget.dim) < active, values.middle, vectors.mean(axis=0)).astype(np.float32)
+        rotation = Rotation({"mean": mean})
+        signs = bool((vectors < mean)[:, :active].any())
+        space = Space(rotation, None, signs, Grid(values.spacing / 2, active))
+        found = _fitted(space, sample, budget, (1, _GRID_TRADE))
+        one = replace(found.natural.quantizer, lengths=(int(found.natural.lengths.max()),))
+        longest = 8.0 * one.with_room_for_zeros().lengths[-1]
+        if longest <= found.bits:
+            break
+        active = max(1, min(active - 1, int(active * found.bits / longest)))
+    if found.natural.error >= max(other.expected, other.natural.error):
+        return other
+    exact = min(found.budget.most_bits, longest / (budget.together * budget.dim))
+    return replace(found, budget=replace(found.budget, most_bits=exact))
 
 
 def _fitted(space: Space, sample: TableSample, budget: Budget, settings: tuple[int, float]) -> FittedSpace:
