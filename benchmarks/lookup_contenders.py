@@ -13,7 +13,7 @@ from made_tables import SIZES, chosen_table, made_table
 from torch import Tensor, nn
 from turns import Contender
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.coded import CodedTable
 from kdcode.nn import CodedEmbedding
 
@@ -27,9 +27,9 @@ TABLE = "CodedTable.decode"
 """Followed by a size: without torch."""
 
 
-def spec_of(name: str, dim: int) -> CodecSpec:
+def spec_of(name: str, dim: int) -> CodewordSpec:
     """The shape of one of `CODEWORDS`."""
-    return CodecSpec.named(name.partition(",")[0], dim, 256, 16, codebook_dtype="int8", rotation=CODEWORDS[name])
+    return CodewordSpec.named(name.partition(",")[0], dim, 256, 16, codebook_dtype="int8", rotation=CODEWORDS[name])
 
 
 def contenders(rows: int, dim: int, folder: Path) -> dict[str, Contender]:

@@ -10,7 +10,7 @@ import numpy as np
 from scaling import made_table as made_vectors
 
 import kdcode
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 from kdcode.coded import CodedTable
 from kdcode.data import glove_50d
 from kdcode.symbols import RowNumbers, StoredSymbols
@@ -40,7 +40,7 @@ def chosen_table(folder: Path, rows: int, dim: int, size: str) -> CodedTable:
     return kdcode.load(folder / f"{rows}x{dim}-{size}.kdc")
 
 
-def made_table(spec: CodecSpec, rows: int, symbols: StoredSymbols | None = None) -> CodedTable:
+def made_table(spec: CodewordSpec, rows: int, symbols: StoredSymbols | None = None) -> CodedTable:
     """A table of random codes; without symbols if None. K must be a power of two, so that all codes are valid."""
     draw = np.random.default_rng(rows)
     weights = {name: draw.normal(size=shape).astype(np.float32) for name, shape in spec.weight_shapes().items()}

@@ -74,7 +74,7 @@ def searchers(coded: CodedTable, metric: str) -> dict[str, Search]:
     flat = faiss.IndexFlatL2(coded.embedding_dim) if metric == "l2" else faiss.IndexFlatIP(coded.embedding_dim)
     flat.add(vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if metric == "cosine" else vectors)
     found: dict[str, Search] = {"kdcode": ours, FLAT: lambda queries: flat.search(queries, NEAREST)[1]}
-    if coded.spec.has_codewords and metric != "cosine":
+    if coded.codewords is not None and metric != "cosine":
         index = coded.to_faiss(metric)
         found[CODES] = lambda queries: index.search(queries, NEAREST)[1]
     return found

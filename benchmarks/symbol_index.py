@@ -33,7 +33,7 @@ import numpy as np
 from result_file import write_result
 
 from kdcode import bitpack
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 from kdcode.coded import CodedTable
 from kdcode.storage import load, save
 from kdcode.symbols import StoredSymbols
@@ -110,7 +110,7 @@ def open_marisa(folder: Path) -> Lookup:
 
 def build_kdcode(symbols: list[str], folder: Path) -> int:
     """A .kdc file with K = 256, D = 16 and d = 100; the bytes of its four symbol tensors."""
-    spec = CodecSpec.named("linear", 100, 256, 16, codebook_dtype="int8")
+    spec = CodewordSpec.named("linear", 100, 256, 16, codebook_dtype="int8")
     codec = make_codec(spec, {"codebook": np.random.default_rng(0).normal(size=(16, 256, 100))})
     stored = StoredSymbols.build(symbols)
     save(CodedTable(stored, np.zeros((len(symbols), spec.row_bytes), dtype=np.uint8), codec), folder / "table.kdc")

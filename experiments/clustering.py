@@ -27,7 +27,7 @@ from language_model import keep_freed_memory
 from schedule import Schedule
 from torch import Tensor
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import CodecModule, make_module
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.gradient.logits import first_logits
@@ -71,9 +71,9 @@ class Task:
     seeds: int = 5
 
     @property
-    def spec(self) -> CodecSpec:
+    def spec(self) -> CodewordSpec:
         """K = clusters, D = 1."""
-        return CodecSpec.named("linear", self.dim, self.clusters, 1)
+        return CodewordSpec.named("linear", self.dim, self.clusters, 1)
 
     def data(self, seed: int) -> tuple[Tensor, Tensor]:
         """(N, d) points and their (N,) clusters."""

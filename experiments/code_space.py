@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 import kdcode
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import make_module
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.data import glove_50d
@@ -176,13 +176,13 @@ def length_for(symbols: int, size: int, redundancy: float = REDUNDANCY) -> int:
     return math.ceil(redundancy * math.log(symbols) / math.log(size) - 1e-9)
 
 
-def spec_for(symbols: int, size: int, composition: str = "linear", codeword_dim: int | None = None) -> CodecSpec:
+def spec_for(symbols: int, size: int, composition: str = "linear", codeword_dim: int | None = None) -> CodewordSpec:
     """The spec of a codec whose codes are as long as the lemma has them."""
     length = length_for(symbols, size)
-    return CodecSpec.named(composition, EMBEDDING_DIM, size, length, codeword_dim=codeword_dim)
+    return CodewordSpec.named(composition, EMBEDDING_DIM, size, length, codeword_dim=codeword_dim)
 
 
-def module_parameters(spec: CodecSpec) -> int:
+def module_parameters(spec: CodewordSpec) -> int:
     """Numbers to learn in the library's module of a spec."""
     module = make_module(spec, device="meta")
     return sum(weight.numel() for weight in module.parameters())

@@ -42,7 +42,7 @@ from reconstruction import read_table
 from shortened import SHARE_OF_TEXT, SHORT, shortened_perplexity
 
 import kdcode
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 
 ROWS = 10_000
 TOLERANCE = 0.01
@@ -165,7 +165,7 @@ class Comparison:
 
     def _to_coded(self, slots: Ints, codewords: Floats, provenance: dict[str, Any]) -> kdcode.CodedTable:
         codes = np.stack([slots // self.size, slots % self.size], axis=1)
-        spec = CodecSpec.named("linear", self.table.embedding_dim, self.size, 2)
+        spec = CodewordSpec.named("linear", self.table.embedding_dim, self.size, 2)
         codec = make_codec(spec, {"codebook": codewords})
         return kdcode.CodedTable.from_codes(self.table.symbols, codes, codec, provenance)
 
@@ -175,7 +175,7 @@ def shapes_of_equal_bytes(target: int, num_embeddings: int, embedding_dim: int) 
     best: dict[int, tuple[int, int]] = {}
     for length in range(3, 65):
         for size in range(2, 257):
-            sizes = CodecSpec.named("linear", embedding_dim, size, length).sizes(num_embeddings)
+            sizes = CodewordSpec.named("linear", embedding_dim, size, length).sizes(num_embeddings)
             if abs(sizes.embedding - target) <= TOLERANCE * target:
                 other = best.get(sizes.codes)
                 if other is None or size**length > other[0] ** other[1]:

@@ -154,16 +154,17 @@ def _check_layer(coded: kdcode.CodedTable, vectors: Floats) -> None:
 
 def _is_steep(coded: kdcode.CodedTable) -> bool:
     """Whether the vectors are those of an LSTM with weights so large that rounding decides."""
-    weights = coded.codec.weights()
-    return coded.spec.kind == "lstm" and any(
-        float(np.abs(weights[name]).max()) > STEEP for name in ("codebook", "recurrent", "bias")
-    )
+    if coded.codewords is None or coded.spec.kind != "lstm":
+        return False
+    weights = coded.codewords.weights()
+    return any(float(np.abs(weights[name]).max()) > STEEP for name in ("codebook", "recurrent", "bias"))
 
 
 def _compare(coded: kdcode.CodedTable, given: Floats, expected: Floats, what: str) -> None:
     """Refuse vectors that differ by more than the rounding of float32 can explain."""
-    weights = {name: np.abs(np.asarray(array, dtype=np.float64)) for name, array in coded.codec.weights().items()}
-    if coded.spec.kind == "transform":
+    stored = coded.codec.tensors() if coded.codewords is None else coded.codewords.weights()
+    weights = {name: np.abs(np.asarray(array, dtype=np.float64)) for name, array in stored.items()}
+    if coded.codewords is None:
         most = weights["mean"].max() + coded.embedding_dim * (np.abs(expected).max(initial=0) + weights["steps"].max())
         if "centroid_scales" in weights:  # whose numbers have 6 bits at most
             most += coded.embedding_dim * 32 * weights["centroid_scales"].max()
@@ -172,7 +173,7 @@ def _compare(coded: kdcode.CodedTable, given: Floats, expected: Floats, what: st
         most = positions.sum()
         if "basis" in weights:
             most *= weights["basis"].sum(axis=0).max()
-        if coded.spec.scale_bits:
+        if "scale_levels" in coded.codec.tensors():
             most *= coded.codec.tensors()["scale_levels"].max()
     if given.shape != expected.shape or not (np.abs(given - expected) <= TOLERANCE * most + 1e-37).all():
         raise WrongError(f"{what}: other vectors, by up to {np.abs(given - expected).max()}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kdcode.codec import Codec, CodecSpec, Transform, TransformSpec, make_codec
+from kdcode.codec import Codec, CodecSpec, CodewordSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.row_scales import fit_levels
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform import fitted_tables
@@ -81,10 +81,10 @@ def spec_of(kind: str = "linear", dtype: str = "float32", *, length: int = 4, si
         changes["groups"] = min(3 if kind == "uneven" else 2, length, dim)
     if "rotated" in kind:
         changes["rotation"] = True
-    return CodecSpec.named(composition, dim, size, length, **changes)
+    return CodewordSpec.named(composition, dim, size, length, **changes)
 
 
-def codec_with(spec: CodecSpec, seed: int = 0) -> Codec:
+def codec_with(spec: CodewordSpec, seed: int = 0) -> Codec:
     """A codec of any spec with random weights; a rotation is one, and row scales lie around 1."""
     random = np.random.default_rng(seed)
     weights = {}
@@ -138,9 +138,6 @@ def transform_codec(
         kind=TRANSFORM,
         embedding_dim=dim,
         codebook_size=200,
-        code_length=dim,
-        inner_dim=dim,
-        basis=reflections > 0,
         reflections=reflections,
         states=states or (32 if plain else 64),
         level_groups=len(groups),

@@ -19,7 +19,7 @@ LAYERS = [
     {"files"},
     {"cpus", "memory", "folders", "arrays", "bitpack", "option_fields", "safetensors_header", "limits", "digests"},
     {"stored_array", "row_parts"},
-    {"symbols", "rows", "search", "int8_rows"},
+    {"symbols", "rows", "search"},
     {"similarity", "symbol_sorting"},
     {"mapping"},
     {"table"},
@@ -55,7 +55,7 @@ MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_ARGUMENTS = 7
 MORE_ARGUMENTS = {
-    "codec/spec.py: named": 10,  # one for each option that decides the shape of a codec
+    "codec/codeword_spec.py: named": 10,  # one for each option that decides the shape of a codec
     "nn/coded_layer.py: __init__": 8,  # those of nn.Embedding, how codes are kept, and what is kept beside them
     "nn/coded_embedding_bag.py: __init__": 10,  # the same, and those of nn.EmbeddingBag
     "nn/kd_embedding.py: __init__": 10,  # those of nn.Embedding, and a code's size, shape and parts
@@ -222,10 +222,10 @@ def test_layers_do_not_import_learning():
 import sys
 import numpy, torch
 import kdcode.nn
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 from kdcode.coded import CodedTable
 
-spec = CodecSpec.named("linear", 3, 4, 2)
+spec = CodewordSpec.named("linear", 3, 4, 2)
 codec = make_codec(spec, {"codebook": numpy.ones((2, 4, 3))})
 coded = CodedTable.from_codes(None, numpy.array([[0, 1], [2, 3]]), codec)
 assert kdcode.nn.CodedEmbedding(coded)(torch.tensor([0, 1])).tolist() == [[2.0] * 3] * 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sample_tables import CODEWORD_KINDS, codec_with, coded_table, random_codes
 
 from kdcode import CodedTable, code_scan
-from kdcode.codec import CodecSpec, CodewordRows, make_codec
+from kdcode.codec import CodewordRows, CodewordSpec, make_codec
 from kdcode.errors import OptionError, StorageError
 from kdcode.search import METRICS
 
@@ -57,7 +57,7 @@ def test_the_nearest_are_those_of_decoded_vectors(kind, dtype, metric):
     seed=st.integers(0, 9),
 )
 def test_any_shape_of_code(size, length, rows, k, metric, seed):
-    spec = CodecSpec.named("linear", 5, size, length, codebook_dtype="int8")
+    spec = CodewordSpec.named("linear", 5, size, length, codebook_dtype="int8")
     coded = CodedTable.from_codes(None, random_codes(spec, rows, seed), codec_with(spec, seed))
     query = np.random.default_rng(seed).normal(size=5).astype(np.float32)
     assert found_rows(coded, query[None], k, metric) == [by_brute_force(coded, query.astype(np.float64), k, metric)]
@@ -69,7 +69,7 @@ def test_rows_in_any_order_and_many_equal_ones(order, threads, monkeypatch):
     """Rows that come nearer and nearer fill the room for candidates again and again; so do equal ones."""
     monkeypatch.setattr(code_scan, "_ROOM", 1024)
     monkeypatch.setattr(code_scan, "_ROWS_FOR_THREADS", 1000)
-    spec = CodecSpec.named("linear", 1, 65_536, 1, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", 1, 65_536, 1, codebook_dtype="float32")
     codec = make_codec(spec, {"codebook": np.linspace(1, 2, 65_536)[None, :, None]})
     codes = np.arange(20_000) * 3
     codes = {"rising": codes, "falling": codes[::-1], "equal": 0 * codes + 7, "two values": codes % 2}[order]
@@ -86,7 +86,7 @@ def test_rows_in_any_order_and_many_equal_ones(order, threads, monkeypatch):
 def test_rows_that_differ_by_less_than_sums_are_off(monkeypatch):
     """More of them than there is room for: their vectors decide."""
     monkeypatch.setattr(code_scan, "_ROOM", 1024)
-    spec = CodecSpec.named("linear", 1, 6, 1, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", 1, 6, 1, codebook_dtype="float32")
     codec = make_codec(spec, {"codebook": (1 + np.arange(6) * 2.0**-23)[None, :, None]})
     codes = np.arange(20_000) % 5
     codes[[777, 12_345]] = 5
@@ -171,7 +171,7 @@ def test_dot_products_are_no_further_off_than_the_bound(kind, dtype):
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 @pytest.mark.parametrize("metric", METRICS)
 def test_numbers_far_from_one_are_compared_in_float64(scale, metric):
-    spec = CodecSpec.named("linear", 4, 16, 2, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", 4, 16, 2, codebook_dtype="float32")
     codebook = np.random.default_rng(0).normal(size=(2, 16, 4)) * scale
     coded = CodedTable.from_codes(None, random_codes(spec, 200), make_codec(spec, {"codebook": codebook}))
     query = (np.random.default_rng(1).normal(size=4) * scale).astype(np.float32)
@@ -185,7 +185,7 @@ def test_a_query_of_zeros_finds_the_first_rows():
 
 
 def test_codes_that_no_codebook_has_are_refused():
-    spec = CodecSpec.named("linear", 4, 5, 2, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", 4, 5, 2, codebook_dtype="float32")
     packed = np.zeros((2000, spec.row_bytes), dtype=np.uint8)
     packed[1500] = 0b110
     coded = CodedTable.from_codes(None, np.zeros((2000, 2), dtype=int), codec_with(spec))
@@ -198,7 +198,7 @@ def test_memory_does_not_grow_with_the_number_of_vectors():
     """What a search takes beside the codes is far less than the vectors, and hardly more for eight times as many."""
     taken = []
     for rows in (50_000, 400_000):
-        spec = CodecSpec.named("product", 64, 256, 8, codebook_dtype="int8")
+        spec = CodewordSpec.named("product", 64, 256, 8, codebook_dtype="int8")
         coded = CodedTable.from_codes(None, random_codes(spec, rows), codec_with(spec))
         coded.neighbors(np.ones(64), metric="dot", threads=1)
         tracemalloc.start()

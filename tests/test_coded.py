@@ -7,12 +7,12 @@ import pytest
 from sample_tables import KINDS, NAMES, TRANSFORM_NAMES, codec_of, coded_table, codes_of, words
 
 from kdcode import CodedTable
-from kdcode.codec import CodecSpec, Sizes, make_codec
+from kdcode.codec import CodewordSpec, Sizes, make_codec
 from kdcode.errors import OptionError, RowError, StorageError, UnknownSymbolError
 from kdcode.symbols import RowNumbers, StoredSymbols
 
 CODEBOOK = np.array([[[1, 2], [3, 4], [5, 6]], [[10, 20], [30, 40], [50, 60]]], dtype=np.float32)
-CODEC = make_codec(CodecSpec.named("linear", 2, 3, 2, codebook_dtype="float32"), {"codebook": CODEBOOK})
+CODEC = make_codec(CodewordSpec.named("linear", 2, 3, 2, codebook_dtype="float32"), {"codebook": CODEBOOK})
 CODES = np.array([[0, 2], [2, 1], [0, 1]])
 
 
@@ -45,7 +45,7 @@ def test_transform_tables_say_what_they_are_in_words():
 
 
 def test_row_scales_by_hand():
-    spec = CodecSpec.named("linear", 2, 3, 2, codebook_dtype="float32", scale_bits=1)
+    spec = CodewordSpec.named("linear", 2, 3, 2, codebook_dtype="float32", scale_bits=1)
     codec = make_codec(spec, {"codebook": CODEBOOK, "scale_levels": np.array([1, 10])})
     coded = CodedTable.from_codes(["a", "b"], np.array([[0, 2, 0], [0, 2, 1]]), codec)
     assert coded.decode([0, 1]).tolist() == [[51, 62], [510, 620]]
@@ -80,7 +80,7 @@ def test_decoding_is_composing_the_codes(kind, dtype):
     rows = np.arange(9000)  # more than one chunk
     table = coded_table(kind, dtype, rows=9000, size=5, length=3)
     composed = table.codec.compose(table.codes)
-    if table.spec.scale_bits:
+    if table.codewords is not None and table.codewords.spec.scale_bits:
         composed = composed * table.codec.stored["scale_levels"][table.codes[:, -1]][:, None]
     np.testing.assert_allclose(table.decode(rows), composed, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(table.compose(table.codes), composed, rtol=1e-6, atol=1e-6)

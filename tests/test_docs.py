@@ -268,34 +268,12 @@ def test_nothing_installs_kdcode_from_where_it_is_not():
     assert not [path for path, text in texts.items() if FROM_A_REGISTRY.search(text)]
 
 
-def tree(text: str) -> set[str]:
-    """The paths of an indented tree: "a.py, b.py  what they are", two spaces a level; folders end in a slash."""
-    paths, folders = set(), [""]
-    for line in text.splitlines():
-        if names := re.match(r"\s*((\S+, )*\S+)", line):
-            level = (len(line) - len(line.lstrip())) // 2
-            above = "".join(folders[: level + 1])
-            paths |= {above + name for name in names[1].split(", ")}
-            folders[level + 1 :] = [names[1]]
-    return paths
-
-
-def the_map() -> set[str]:
-    section = DESIGN.read_text(encoding="utf-8").partition("## The map\n")[2]
-    return tree(blocks_of(section)[0].code)
-
-
-def test_everything_on_the_map_is_there():
-    gone = sorted(
-        name for name in the_map() if not ((ROOT / name).is_dir() if name.endswith("/") else (ROOT / name).is_file())
-    )
-    assert not gone
-
-
-def test_every_module_is_on_the_map():
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "src").rglob("*.py")}
-    named = {f"{name}__init__.py" if name.endswith("/") else name for name in the_map()}  # a folder names its package
-    assert not sorted(modules - named)
+def test_the_rooms_are_on_the_map_and_no_other():
+    section = DESIGN.read_text(encoding="utf-8").partition("## The rooms\n")[2]
+    named = {line.split()[0] for line in blocks_of(section)[0].code.splitlines()}
+    assert not sorted(name for name in named if not (ROOT / name).exists())
+    packages = {f"{path.parent.relative_to(ROOT)}/" for path in (ROOT / "src").glob("kdcode/*/__init__.py")}
+    assert not sorted(packages - named)
 
 
 def slug(heading: str) -> str:
@@ -337,16 +315,6 @@ def test_the_checks_see_what_they_should(tmp_path):
         run_python(Block("python", "print(2)\n#> 1\n", 1, False), tmp_path, {})
     with pytest.raises(AssertionError, match="no-such-command"):
         run_commands(Block("sh", "pip install x\nkdcode no-such-command\n", 1, False), tmp_path)
-    assert tree("a.md  text, more\nsrc/k/\n  b.py  text\n  c/\n    d.py, e.py  text\n  e.py\nf\n") == {
-        "a.md",
-        "src/k/",
-        "src/k/b.py",
-        "src/k/c/",
-        "src/k/c/d.py",
-        "src/k/c/e.py",
-        "src/k/e.py",
-        "f",
-    }
     (tmp_path / "b.md").write_text("# One, two\n")
     (tmp_path / "a.md").write_text(
         "[x](b.md#one-two) [x](b.md) [x](https://c.org) `[x](e.md)` [x](b.md#three) [x](d.md) [x](#here)\n"

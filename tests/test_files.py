@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kdcode
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 from kdcode.data import glove_50d
 from kdcode.errors import FileError
 from kdcode.files import replaceable, replacing
@@ -159,7 +159,7 @@ def test_what_is_no_file_is_never_replaced(tmp_path, monkeypatch, make, reason):
         replaceable(target)
     with pytest.raises(FileError):
         kdcode.write(glove_50d().head(20), target, format="glove")
-    codec = make_codec(CodecSpec.named("linear", 2, 2, 1), {"codebook": np.ones((1, 2, 2))})
+    codec = make_codec(CodewordSpec.named("linear", 2, 2, 1), {"codebook": np.ones((1, 2, 2))})
     with pytest.raises(FileError):
         kdcode.save(kdcode.CodedTable.from_codes(None, np.array([[0], [1]]), codec), target)
     assert {entry.name: entry.lstat().st_mode for entry in tmp_path.iterdir()} == before

@@ -11,8 +11,9 @@ import pytest
 from sample_tables import CODEWORD_NAMES, NAMES, TRANSFORM_NAMES, coded_table, spec_of, words
 
 from kdcode import CodedTable, load, save, storage
-from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
-from kdcode.codec.spec import KINDS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS
+from kdcode.codec import CodewordSpec, Transform, TransformSpec, make_codec
+from kdcode.codec.codeword_spec import MAX_SCALE_BITS
+from kdcode.codec.spec import KINDS, MAX_CODEBOOK_SIZE
 from kdcode.codec.transform.centroids import CENTROID_BITS, MAX_CENTROIDS, TOTAL
 from kdcode.codec.transform.level_tables import MAX_CONTEXTS, MAX_MAGNITUDE
 from kdcode.codec.transform.rotation import BITS
@@ -58,7 +59,7 @@ def test_the_worked_example_is_what_kdcode_writes(tmp_path, monkeypatch):
             [[0, 0], [0, 0.25], [0.25, 0], [-0.25, 0.25]],
         ]
     )
-    spec = CodecSpec.named("linear", 2, 4, 3, codebook_dtype="float16", scale_bits=1)
+    spec = CodewordSpec.named("linear", 2, 4, 3, codebook_dtype="float16", scale_bits=1)
     codec = make_codec(spec, {"codebook": codebook, "scale_levels": np.array([1, 4])})
     codes = np.array([[3, 0, 1, 1], [2, 3, 0, 0], [1, 2, 3, 0]])
     save(CodedTable.from_codes(["the", "of", "and"], codes, codec), tmp_path / "t.kdc")
@@ -108,9 +109,7 @@ ROW = bytes.fromhex("8b5e83")
 def by_hand():
     """The codec of the row that the page decodes by hand."""
     fields = {"codebook_size": 64, "reflections": 1, "states": 32, "level_groups": 3, "contexts": 1, "weights": 6}
-    spec = TransformSpec(
-        "transform", 5, code_length=5, inner_dim=5, basis=True, lengths=(3,), mean_length=3.0, **fields
-    )
+    spec = TransformSpec("transform", 5, lengths=(3,), mean_length=3.0, **fields)
     tensors = {
         "mean": np.array([1, 0, 0, 0, 0], np.float32),
         "steps": np.array([0.5], np.float32),
@@ -167,6 +166,7 @@ def test_the_metadata_is_on_the_page_and_no_other(name, tmp_path):
     metadata = json.loads(header["__metadata__"]["kdcode"])
     documented = {field for cells in rows_of("Metadata") for field in re.findall(r"`(\w+)`", cells[0])}
     if name in TRANSFORM_NAMES:
+        documented -= {"code_length", "inner_dim", "groups", "basis", "codebook_dtype", "scale_bits"}
         documented |= {cells[0].strip("`") for cells in rows_of("Transform codes") if len(cells) == 2}
     assert set(metadata) == documented
     assert metadata["format"] == storage.FORMAT_VERSION == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sample_tables import CODEWORD_KINDS, KINDS, coded_table, spec_of, words
 
 from kdcode import bitpack, limits, load, save, verify
-from kdcode.codec import CodecSpec, codec_from_tensors
+from kdcode.codec import CodewordSpec, codec_from_tensors
 from kdcode.coded import CodedTable
 from kdcode.errors import LimitError, OptionError, StorageError
 from kdcode.limits import ALWAYS_ALLOWED, MAX_EXPANSION, MemoryLimit
@@ -83,17 +83,20 @@ def test_no_file_is_refused_for_its_shape_alone(size, length, dim, rows, kind):
 # Files that claim as much as the format allows
 
 HOSTILE = {
-    "many positions": (CodecSpec("block-sum", 1, 2, 2048, 1, codebook_dtype="int8"), 1),
-    "many blocks": (CodecSpec("block-sum", 8192, 2, 8192, 8192, 8192, codebook_dtype="int8"), 1),
-    "rows of many positions": (CodecSpec("block-sum", 1, 3, 1024, 1, codebook_dtype="int8"), 16_000),
-    "blocks and rows": (CodecSpec("block-sum", 2048, 2, 2048, 2048, 2048, codebook_dtype="int8"), 1000),
-    "wide vectors": (CodecSpec("block-sum", 262_144, 2, 1, 1, basis=True, codebook_dtype="int8"), 100),
-    "wide and many codewords": (CodecSpec("block-sum", 200_000, 65_536, 2, 1, basis=True, codebook_dtype="int8"), 10),
-    "many codewords": (CodecSpec("block-sum", 64, 65_536, 64, 64, 64, codebook_dtype="int8"), 10),
-    "short rows": (CodecSpec("block-sum", 1, 3, 1, 1, codebook_dtype="int8"), 300_000),
-    "wide LSTM": (CodecSpec("lstm", 100_000, 65_536, 2, 1, basis=True, codebook_dtype="int8"), 10),
-    "long LSTM": (CodecSpec("lstm", 1, 2, 512, 1, basis=True, codebook_dtype="int8"), 100),
-    "deep LSTM": (CodecSpec("lstm", 1, 2, 1, 700, basis=True, codebook_dtype="int8"), 100),
+    "many positions": (CodewordSpec("block-sum", 1, 2, 2048, 1, codebook_dtype="int8"), 1),
+    "many blocks": (CodewordSpec("block-sum", 8192, 2, 8192, 8192, 8192, codebook_dtype="int8"), 1),
+    "rows of many positions": (CodewordSpec("block-sum", 1, 3, 1024, 1, codebook_dtype="int8"), 16_000),
+    "blocks and rows": (CodewordSpec("block-sum", 2048, 2, 2048, 2048, 2048, codebook_dtype="int8"), 1000),
+    "wide vectors": (CodewordSpec("block-sum", 262_144, 2, 1, 1, basis=True, codebook_dtype="int8"), 100),
+    "wide and many codewords": (
+        CodewordSpec("block-sum", 200_000, 65_536, 2, 1, basis=True, codebook_dtype="int8"),
+        10,
+    ),
+    "many codewords": (CodewordSpec("block-sum", 64, 65_536, 64, 64, 64, codebook_dtype="int8"), 10),
+    "short rows": (CodewordSpec("block-sum", 1, 3, 1, 1, codebook_dtype="int8"), 300_000),
+    "wide LSTM": (CodewordSpec("lstm", 100_000, 65_536, 2, 1, basis=True, codebook_dtype="int8"), 10),
+    "long LSTM": (CodewordSpec("lstm", 1, 2, 512, 1, basis=True, codebook_dtype="int8"), 100),
+    "deep LSTM": (CodewordSpec("lstm", 1, 2, 1, 700, basis=True, codebook_dtype="int8"), 100),
 }
 
 
@@ -131,7 +134,7 @@ def test_codes_are_unpacked_with_little_beside_them():
 
 
 def test_wide_rows_are_decoded_few_at_a_time():
-    spec = CodecSpec("block-sum", 262_144, 2, 1, 1, basis=True, codebook_dtype="int8")
+    spec = CodewordSpec("block-sum", 262_144, 2, 1, 1, basis=True, codebook_dtype="int8")
     tensors = {name: np.ones(shape, dtype) for name, (dtype, shape) in spec.tensor_layout().items()}
     coded = CodedTable(RowNumbers(3000), np.zeros((3000, 1), np.uint8), codec_from_tensors(spec, tensors))
     assert len(next(coded.chunks())[1]) == 16
@@ -139,7 +142,7 @@ def test_wide_rows_are_decoded_few_at_a_time():
 
 def test_the_longest_code_is_65536_positions():
     with pytest.raises(OptionError, match="code_length: expected 1 to 65536, got 65537"):
-        CodecSpec("block-sum", 1, 2, 65_537, 1)
+        CodewordSpec("block-sum", 1, 2, 65_537, 1)
 
 
 # What load refuses

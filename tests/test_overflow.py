@@ -7,7 +7,7 @@ from kdc_bytes import Parts
 from sample_tables import KINDS, NAMES, codec_of, coded_table, codes_of
 
 from kdcode import CodedTable, load, save, verify
-from kdcode.codec import CodecSpec, codec_from_tensors, make_codec
+from kdcode.codec import CodewordCodec, CodewordSpec, codec_from_tensors, make_codec
 from kdcode.errors import OptionError, StorageError
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
 
@@ -18,14 +18,16 @@ DOWN = 2.0**-40
 def huge_codec(kind, dtype):
     """A codec whose numbers reach to the end of float32, and one whose vectors are 2^40 times shorter."""
     codec = codec_of(kind, dtype, size=8)
-    most = np.abs(codec.weights()[codec.scaled_weight]).max() if codec.spec.has_codewords else 2.0  # of most vectors
+    most = (
+        np.abs(codec.weights()[codec.scaled_weight]).max() if isinstance(codec, CodewordCodec) else 2.0
+    )  # of most vectors
     large = codec.scaled(0.999 * MOST / most)
     return large, large.scaled(DOWN)
 
 
 def parted(codec, small, rows=200):
     """Random codes, their vectors in float64, and which of them float32 holds."""
-    codes = codes_of(codec if codec.spec.has_codewords else codec.scaled(2 / MOST), rows)
+    codes = codes_of(codec if isinstance(codec, CodewordCodec) else codec.scaled(2 / MOST), rows)
     vectors = small.decode(codes).astype(np.float64) / DOWN
     return codes, vectors, (np.abs(vectors) <= MOST).all(axis=1)
 
@@ -79,7 +81,7 @@ def test_layers_agree(kind, dtype, layer):
     if not fits.all():
         with pytest.raises(StorageError, match="beyond float32"):
             layer(CodedTable.from_codes(None, codes, codec))
-    for changes in ({"form": "unpacked"}, {"trainable": True})[: 2 if codec.spec.has_codewords else 1]:
+    for changes in ({"form": "unpacked"}, {"trainable": True})[: 2 if isinstance(codec, CodewordCodec) else 1]:
         with pytest.raises(OptionError, match=r"sums may leave float32; set dtype to torch\.float64"):
             layer(coded, **changes)
 
@@ -92,7 +94,7 @@ def test_such_vectors_are_encoded_as_short_ones_are(kind, dtype):
     expected = small.encode((vectors[fits][:20] * DOWN).astype(np.float32))
     if "blocks" in kind or "centroids" in kind:  # sides of coordinates on their level are a matter of rounding
         np.testing.assert_array_equal(found[:, :-1], expected[:, :-1])
-    elif codec.spec.scale_bits:  # directions are encoded, whatever the codewords are
+    elif isinstance(codec, CodewordCodec) and codec.spec.scale_bits:  # directions are encoded
         found, expected = found[:, :-1], expected[:, :-1]
         assert found.min() >= 0
         assert found.max() < codec.spec.codebook_size
@@ -101,7 +103,7 @@ def test_such_vectors_are_encoded_as_short_ones_are(kind, dtype):
 
 
 def test_codewords_that_cancel_are_added_up_right():
-    spec = CodecSpec.named("linear", 2, 2, 3, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", 2, 2, 3, codebook_dtype="float32")
     codebook = np.array([[[3e38, 1], [0, 0]], [[3e38, 2], [0, 0]], [[-3e38, 4], [0, 0]]], dtype=np.float32)
     codec = make_codec(spec, {"codebook": codebook})
     np.testing.assert_array_equal(codec.decode(np.array([[0, 0, 0], [1, 0, 0]])), np.float32([[3e38, 7], [0, 6]]))
@@ -110,7 +112,7 @@ def test_codewords_that_cancel_are_added_up_right():
 
 
 def test_a_scale_brings_a_long_vector_back():
-    spec = CodecSpec.named("linear", 1, 2, 2, codebook_dtype="float32", scale_bits=1)
+    spec = CodewordSpec.named("linear", 1, 2, 2, codebook_dtype="float32", scale_bits=1)
     weights = {"codebook": np.full((2, 2, 1), 3e38), "scale_levels": np.array([0.25, 1])}
     codec = make_codec(spec, weights)
     assert codec.decode(np.array([[0, 0, 0]])) == np.float32(1.5e38)

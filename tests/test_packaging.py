@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 
 import kdcode
 from kdcode import errors
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -201,7 +201,7 @@ def empty(packages, tmp_path_factory):
         done = subprocess.run([*pip, *line], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     random = np.random.default_rng(0)
-    spec = CodecSpec.named("linear", 6, 5, 3)
+    spec = CodewordSpec.named("linear", 6, 5, 3)
     codec = make_codec(spec, {name: random.normal(size=shape) for name, shape in spec.weight_shapes().items()})
     symbols = [f"s{row}" for row in range(20)]
     kdcode.save(kdcode.CodedTable.from_codes(symbols, random.integers(0, 5, size=(20, 3)), codec), folder / "t.kdc")

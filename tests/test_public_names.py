@@ -18,8 +18,8 @@ def test_import_takes_no_torch_and_no_numpy():
 def test_serving_takes_no_torch_even_where_it_is_installed(tmp_path):
     script = f"""
 import sys, kdcode, numpy
-from kdcode.codec import CodecSpec, make_codec
-codec = make_codec(CodecSpec.named("linear", 2, 2, 1), {{"codebook": numpy.eye(2)[None]}})
+from kdcode.codec import CodewordSpec, make_codec
+codec = make_codec(CodewordSpec.named("linear", 2, 2, 1), {{"codebook": numpy.eye(2)[None]}})
 coded = kdcode.CodedTable.from_codes(["a", "b"], numpy.array([[0], [1]]), codec)
 kdcode.save(coded, {str(tmp_path / "t.kdc")!r})
 kdcode.load({str(tmp_path / "t.kdc")!r}).neighbors("a")

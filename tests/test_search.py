@@ -6,14 +6,14 @@ import torch
 from sample_tables import KINDS, NAMES, TRANSFORM_NAMES, coded_table, words
 
 from kdcode import CodedTable, VectorTable, search
-from kdcode.codec import CodecSpec, CodewordRows, make_codec
+from kdcode.codec import CodewordRows, CodewordSpec, make_codec
 from kdcode.errors import OptionError, UnknownSymbolError, UnknownSymbolsError
 
 
 def linear_table(symbols, codes, codebook):
     """A table of one position, whose rows are codewords."""
     _, size, dim = np.shape(codebook)
-    spec = CodecSpec.named("linear", dim, size, 1, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", dim, size, 1, codebook_dtype="float32")
     return CodedTable.from_codes(symbols, np.array(codes), make_codec(spec, {"codebook": np.asarray(codebook)}))
 
 

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from sample_tables import DTYPES, KINDS, TRANSFORM_NAMES, codec_of, codec_with, coded_table, codes_of, words
 
 from kdcode import CodedTable, CompressOptions, VectorTable, load, save, storage, stored_array, verify
-from kdcode.codec import CodecSpec, codec_from_tensors, make_codec
+from kdcode.codec import CodewordSpec, codec_from_tensors, make_codec
 from kdcode.codec.spec import COMPOSITIONS
 from kdcode.digests import block_digest
 from kdcode.errors import DamagedFileError, FileError, OptionError, StorageError
@@ -221,7 +221,7 @@ def test_a_read_only_file_in_a_read_only_folder(tmp_path):
 
 def test_vectors_are_the_same_before_saving_and_after(tmp_path):
     # The basis is float16 in the file: the table in memory must not be better than what it is saved as.
-    spec = CodecSpec.named("linear", 2, 2, 1, codeword_dim=1, codebook_dtype="float16")
+    spec = CodewordSpec.named("linear", 2, 2, 1, codeword_dim=1, codebook_dtype="float16")
     codec = make_codec(spec, {"codebook": np.ones((1, 2, 1)), "basis": np.array([[0.1, 0.3]])})
     coded = CodedTable.from_codes(None, np.array([[0]]), codec)
     save(coded, tmp_path / "t.kdc")
@@ -256,7 +256,7 @@ def test_stored_numbers_are_kept_bit_for_bit(kind, dtype, tmp_path):
 @pytest.mark.parametrize("rows", [[[1.0, 2.0]], [[1.0, 2.0]] * 4, [[0.0, 0.0]] * 4], ids=["one", "constant", "zero"])
 def test_tables_without_variance_can_be_saved_with_their_error(rows, tmp_path):
     table = VectorTable(None, np.array(rows))
-    spec = CodecSpec.named("linear", 2, 2, 1, codebook_dtype="int8")
+    spec = CodewordSpec.named("linear", 2, 2, 1, codebook_dtype="int8")
     codec = make_codec(spec, {"codebook": np.array([[rows[0], rows[0]]])})
     coded = CodedTable.from_codes(None, np.zeros((len(rows), 1), int), codec)
     coded.provenance.update(compare_tables(table, coded).as_dict())

@@ -17,7 +17,7 @@ from sample_tables import words
 
 from kdcode.data import glove_50d
 from kdcode.errors import RowError, StorageError, TableError, UnknownSymbolError
-from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES, RowNumbers, StoredSymbols, pack_symbols
+from kdcode.symbols import BLOCK_SYMBOLS, MAX_SYMBOL_BYTES, RowNumbers, StoredSymbols, pack_symbols, suggestion
 
 ODD = [
     "",
@@ -185,6 +185,12 @@ def test_an_unknown_symbol_is_met_with_another_spelling():
             stored.row_of(asked)
     with pytest.raises(UnknownSymbolError, match=r"no symbol 'queen'$"):
         stored.row_of("queen")
+
+
+@pytest.mark.parametrize("typo", ["kingg", "kng", "kign", "kong", "King"])
+def test_a_symbol_with_one_letter_wrong_is_found(typo):
+    assert suggestion(typo, {"king", "queen"}) == "king"
+    assert suggestion(typo, {"queen"}) is None
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,9 @@ def test_weights_come_along():
     assert VectorTable(None, np.eye(3)).weights is None
 
 
-@pytest.mark.parametrize("weights", [[1, 2], [[1], [2], [3]], [1, 2, -1], [1, 2, np.nan], [1, np.inf, 2], [0, 0, 0]])
+@pytest.mark.parametrize(
+    "weights", [[1, 2], [[1], [2], [3]], [1, 2, -1], [1, 2, np.nan], [1, np.inf, 2], [1, 1e300, 2], [0, 0, 0]]
+)
 def test_weights_that_cannot_be_are_refused(weights):
     with pytest.raises(TableError, match="weights: expected"):
         VectorTable(None, np.eye(3), weights)

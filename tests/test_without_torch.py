@@ -22,14 +22,14 @@ for name in ("torch", "click", "rich", "pyarrow"):
 
 import numpy as np
 import kdcode
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 
 random = np.random.default_rng(0)
 path = sys.argv[1]
 codes = np.column_stack([random.integers(0, 5, size=(20, 3)), random.integers(0, 4, size=20)])
 symbols = [f"s{row}" for row in range(20)]
 for composition in ("linear", "grouped", "lstm"):
-    spec = CodecSpec.named(composition, 6, 5, 3, scale_bits=2)
+    spec = CodewordSpec.named(composition, 6, 5, 3, scale_bits=2)
     codec = make_codec(spec, {name: random.normal(size=shape) for name, shape in spec.weight_shapes().items()})
     coded = kdcode.CodedTable.from_codes(symbols, codes, codec)
     kdcode.save(coded, path)

@@ -32,7 +32,7 @@ def rows_beginning_with(table: CodedTable, prefix: Sequence[int]) -> tuple[IntAr
     limits = spec.column_ends
     pairs = zip(prefix, limits, strict=False)
     if len(prefix) > len(limits) or any(not 0 <= value < limit for value, limit in pairs):
-        last = f", and the last in [0, {limits[-1]})" if spec.scale_bits else ""
+        last = f", and the last in [0, {limits[-1]})" if len(limits) > spec.code_length else ""
         raise OptionError(
             f"prefix: codes here have {len(limits)} integers in [0, {spec.codebook_size}){last}, "
             f"got {'-'.join(map(str, prefix))}"

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kdcode import _core
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec import Codec, CodewordRows, RowDecoder, TransformRowDecoder
+from kdcode.codec import Codec, CodewordCodec, CodewordRows, RowDecoder, TransformRowDecoder
 from kdcode.row_parts import in_parts
 
 _ROOM = 1 << 13
@@ -124,7 +124,8 @@ class RowScores:
 
     def scanner(self, queries: DoubleArray, metric: str) -> Scanner | None:
         """What compares rows with (q, d) queries; None where float32 has no room for it, or rows are LSTM codes."""
-        if self._table.codec.may_overflow:
+        codec = self._table.codec
+        if codec.may_overflow:
             return None
         extra = _ROUNDING_OF_SQUARES * float(self._table.norms.max()) ** 2 if metric == "l2" else 0.0
         if isinstance(self._rows, TransformRowDecoder):
@@ -133,10 +134,10 @@ class RowScores:
                 return None
             with_levels.compare_by(*self._factors_and_offsets(metric), extra)
             return with_levels
-        tables = self._table.codec.score_tables(queries.T)
-        if tables is None or not isinstance(self._rows, CodewordRows):
+        tables = codec.score_tables(queries.T) if isinstance(codec, CodewordCodec) else None
+        if tables is None or not isinstance(codec, CodewordCodec) or not isinstance(self._rows, CodewordRows):
             return None
-        slack = self._table.codec.rounding_of_dots(np.abs(queries)) + extra
+        slack = codec.rounding_of_dots(np.abs(queries)) + extra
         if not _has_room(slack):
             return None
         flat = np.ascontiguousarray(tables.reshape(-1, len(queries)).T, dtype=np.float32)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kdcode import code_groups
 from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray, rows_at_once
 from kdcode.code_scan import CodeScan, RowScores
-from kdcode.codec import Codec, CodecSpec, RowDecoder, Sizes
+from kdcode.codec import Codec, CodecSpec, CodewordCodec, RowDecoder, Sizes
 from kdcode.errors import OptionError, RowError
 from kdcode.mapping import Key, TableMapping, joined, lengths, new_rows
 from kdcode.search import QUERIES_AT_ONCE, Request, exact_nearness
@@ -107,6 +107,11 @@ class CodedTable(TableMapping):
         return self.codec.spec
 
     @property
+    def codewords(self) -> CodewordCodec | None:
+        """The codec, where codes choose among codewords; None for transform codes."""
+        return self.codec if isinstance(self.codec, CodewordCodec) else None
+
+    @property
     def codebook_size(self) -> int:
         """K."""
         return self.spec.codebook_size
@@ -145,7 +150,7 @@ class CodedTable(TableMapping):
     @property
     def queries_at_once(self) -> int:
         """How many queries a search answers in one pass: as many as the tables of their scores leave memory for."""
-        scores = self.code_length * self.codebook_size if self.spec.has_codewords else self.embedding_dim
+        scores = self.embedding_dim if self.codewords is None else self.code_length * self.codebook_size
         return max(1, min(QUERIES_AT_ONCE, _SCORES_AT_ONCE // scores))
 
     def decode(self, rows: npt.ArrayLike) -> FloatArray:

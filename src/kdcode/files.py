@@ -118,7 +118,12 @@ def beside(path: Path, name: str, ending: str) -> Path:
     """The file in the folder of `path` that is called `name` and `ending`.
 
     Where this is longer than a name can be, its beginning is kept, with a digest of `name` to tell it from others.
+
+    Raises:
+        FolderError: `path` has no name, as "." and "/" have none.
     """
+    if not path.name:
+        raise FolderError(errno.EISDIR, "is a folder, expected a file", str(path))
     whole = os.fsencode(name)
     if len(whole) + len(ending) <= _MAX_NAME_BYTES:
         return path.with_name(name + ending)

@@ -21,6 +21,8 @@ Key: TypeAlias = "str | Sequence[str] | slice | npt.ArrayLike"
 """What stands in brackets: a symbol, symbols, a row number, row numbers, a slice of rows, or a mask of N booleans."""
 
 _MISSING = ("raise", "skip")
+_SUGGESTED = 20
+"""Missing symbols for which other spellings are looked up."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -206,7 +208,10 @@ class TableMapping(SimilarityQueries, Mapping[str, FloatArray]):
             rows = [self._find(symbol) for symbol in listed]
         absent = [symbol for symbol, row in zip(listed, rows, strict=True) if row is None]
         if absent and missing == "raise":
-            pairs = [(symbol, suggestion(symbol, self)) for symbol in dict.fromkeys(absent)]
+            pairs = [
+                (symbol, suggestion(symbol, self) if number < _SUGGESTED else None)
+                for number, symbol in enumerate(dict.fromkeys(absent))
+            ]
             raise UnknownSymbolError(*pairs[0]) if len(pairs) == 1 else UnknownSymbolsError(pairs)
         return np.array([row for row in rows if row is not None], dtype=np.int64)
 

@@ -10,9 +10,10 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol
 
-from kdcode.codec import CodecSpec, Sizes
+from kdcode.codec import CodewordSpec, Sizes
+from kdcode.codec.codeword_spec import MAX_SCALE_BITS
 from kdcode.codec.quantized import DTYPE_BYTES
-from kdcode.codec.spec import COMPOSITIONS, MAX_CODEBOOK_SIZE, MAX_SCALE_BITS, TRANSFORM
+from kdcode.codec.spec import COMPOSITIONS, MAX_CODEBOOK_SIZE, TRANSFORM
 from kdcode.codec.transform.spec import MAX_ROWS_PER_BLOCK
 from kdcode.errors import OptionError
 from kdcode.option_fields import check_fields, option
@@ -274,7 +275,7 @@ class CompressOptions:
             own = {name: value for name, value in own.items() if name not in NOT_FOR_TRANSFORM}
         return {**own, "learner": self.learner_name, **vars(self.learning)}
 
-    def spec(self, embedding_dim: int) -> CodecSpec:
+    def spec(self, embedding_dim: int) -> CodewordSpec:
         """The shape of the codec for vectors of d dimensions: from it follow all sizes.
 
         A projection is folded into the codewords where codewords of the full dimension take fewer numbers.
@@ -284,7 +285,7 @@ class CompressOptions:
             words = self.codebook_size * self.code_length
             if words * embedding_dim <= words * width + width * embedding_dim:
                 width = None
-        return CodecSpec.named(
+        return CodewordSpec.named(
             self.composition,
             embedding_dim,
             self.codebook_size,
@@ -322,7 +323,7 @@ def promised_sizes(table: NamedShape, options: CompressOptions) -> Sizes:
     return checked_spec(table, options).sizes(len(table), table.packed_symbols.nbytes)
 
 
-def checked_spec(table: TableShape, options: CompressOptions) -> CodecSpec:
+def checked_spec(table: TableShape, options: CompressOptions) -> CodewordSpec:
     """The shape of the codec for a table.
 
     Raises:

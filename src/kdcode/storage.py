@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode._version import __version__
-from kdcode.codec import Codec, CodecSpec, codec_from_tensors
+from kdcode.codec import Codec, CodecSpec, codec_from_tensors, spec_of
 from kdcode.codec.sizes import MAX_HEADER_BYTES
-from kdcode.codec.stored_spec import spec_of
 from kdcode.coded import CodedTable
 from kdcode.digests import DIGEST_BYTES, Digester, digest_bytes
 from kdcode.errors import DamagedFileError, OptionError, StorageError, file_error
@@ -34,6 +33,8 @@ from kdcode.symbols import RowNumbers, StoredSymbols
 
 FORMAT_VERSION = 1
 """The version that is written and read."""
+_NO_KDC = "not a .kdc file; `kdcode compress` makes one of a table of vectors"
+
 MAX_NESTING = 32
 """How deep the objects and lists of the metadata may lie in each other."""
 CHECKS = ("lazy", "full", "none")
@@ -180,7 +181,7 @@ def load(
     file, limit = Path(path), MemoryLimit(0, max_expansion)
     try:
         with _opened(file, mapped=mmap) as stream:
-            header = header_of(stream, file, MAX_HEADER_BYTES - 8)
+            header = _header_of(stream, file)
             metadata, places = _metadata_in(header), _places_in(header)
             content = FileContent.of(stream, file, mapped=mmap)
         arrays = _arrays_in(header, places, content, check)
@@ -207,12 +208,26 @@ def _opened(file: Path, *, mapped: bool) -> Iterator[BinaryIO]:
         raise file_error(file, "read", error) from error
 
 
+def _header_of(stream: BinaryIO, file: Path) -> Header:
+    """The header of a .kdc file; other files are told apart from damaged ones by the first byte of theirs."""
+    try:
+        return header_of(stream, file, MAX_HEADER_BYTES - 8)
+    except HeaderError:
+        stream.seek(0)
+        begin = stream.read(9)
+        if (
+            len(begin) == 9 and begin[8:] != b"{" and any(begin[2:8])
+        ):  # the length of a header stands in two bytes, and then its text
+            raise StorageError(_NO_KDC) from None
+        raise
+
+
 def _metadata_in(header: Header) -> dict[str, Any]:
     """The kdcode metadata, of the version that is read here."""
     try:
         metadata = parse_object(header.metadata["kdcode"])
     except KeyError:
-        raise StorageError("header: no kdcode metadata; this is not a .kdc file") from None
+        raise StorageError(f"this is a safetensors file, {_NO_KDC}") from None
     except (ValueError, RecursionError) as error:
         raise StorageError(f"header: the kdcode metadata cannot be read: {error}") from None
     version = metadata.get("format")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
+from string import ascii_lowercase
 from typing import Any, overload
 
 import numpy as np
@@ -25,6 +27,8 @@ MAX_SYMBOL_BYTES = 65_535
 END = b"\xff"
 """What follows a symbol in text; UTF-8 never uses this byte."""
 
+_LONGEST_TYPO = 24
+"""Characters of a symbol up to which spellings that are one letter away are looked up."""
 _BLOCKS_READ = 16
 """Blocks that are unpacked together: symbols of 64 KiB, which a file of a few bytes can hold, take 32 MiB of them."""
 _BLOCKS_VERIFIED = 1 << 12
@@ -246,9 +250,19 @@ class StoredSymbols(_Symbols):
 
 
 def suggestion(symbol: str, known: Container[str]) -> str | None:
-    """Another spelling of a symbol that is known, if there is one."""
+    """Another spelling of a symbol that is known, if there is one: in other case, or with one letter changed."""
     variants = (symbol.lower(), symbol.capitalize(), symbol.upper(), symbol.strip())
-    return next((variant for variant in variants if variant in known), None)
+    typos = _one_edit_away(symbol) if len(symbol) <= _LONGEST_TYPO else ()
+    return next((variant for variant in chain(variants, typos) if variant in known), None)
+
+
+def _one_edit_away(symbol: str) -> Iterator[str]:
+    """Symbols with one letter less, two neighbours swapped, one letter more, or one other letter."""
+    parts = [(symbol[:place], symbol[place:]) for place in range(len(symbol) + 1)]
+    yield from (left + right[1:] for left, right in parts if right and left + right[1:])
+    yield from (left + right[1] + right[0] + right[2:] for left, right in parts if len(right) > 1)
+    yield from (left + letter + right for left, right in parts for letter in ascii_lowercase)
+    yield from (left + letter + right[1:] for left, right in parts if right for letter in ascii_lowercase)
 
 
 def checked_rows(rows: IntArray, count: int, *, negative: bool = False) -> npt.NDArray[np.int64]:

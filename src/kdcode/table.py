@@ -154,11 +154,12 @@ def _as_sequence(symbols: Sequence[str]) -> Sequence[str]:
 
 
 def _checked_weights(weights: npt.ArrayLike, rows: int) -> FloatArray:
-    array = np.asarray(weights, dtype=np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf and is refused
+        array = np.asarray(weights, dtype=np.float32)
     if array.shape != (rows,):
         raise TableError(f"weights: expected one number for each of {rows} rows, got shape {array.shape}")
     if not np.isfinite(array).all() or (array < 0).any() or not array.any():
-        raise TableError("weights: expected finite numbers of zero or more, not all zero")
+        raise TableError("weights: expected finite float32 numbers of zero or more, not all of them zero")
     return array
 
 

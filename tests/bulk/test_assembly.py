@@ -12,6 +12,8 @@ from sample_tables import TRANSFORM_NAMES, codec_of
 import kdcode
 from kdcode import append, assemble, encode_parts, load, save, verify
 from kdcode.bulk import EncodeSettings
+from kdcode.bulk.appending import _provenance
+from kdcode.bulk.losses import RowLosses
 from kdcode.errors import CheckpointError, CheckpointInUseError, FileError, FormatError, OptionError, TableError
 from kdcode.file_locks import locked
 from kdcode.symbols import RowNumbers
@@ -180,6 +182,15 @@ def test_rows_without_symbols_go_on_with_their_numbers(codebook, tmp_path):
     coded = load(codebook, check="full")
     assert isinstance(coded.symbols, RowNumbers)
     np.testing.assert_array_equal(coded["9"], coded["4"])
+
+
+@pytest.mark.parametrize("rows", [-7, 10**400, float("inf"), 1.5, True])
+@pytest.mark.parametrize("error", [0.5, float("nan"), -1, 10**400])
+def test_numbers_of_strangers_in_the_provenance_are_left_out(table, new, tmp_path, rows, error):
+    coded = load(table, mmap=False)
+    coded.provenance["appended"] = {"appended_rows": rows, "appended_error": error, "appended_squared_length": 1.0}
+    told = _provenance(coded, RowLosses(30, 6.0, 12.0, np.zeros(DIM)))["appended"]
+    assert told == {"appended_rows": 30, "appended_error": 0.5, "appended_squared_length": 0.4}
 
 
 def test_what_cannot_be_appended_leaves_the_table(table, new, tmp_path):

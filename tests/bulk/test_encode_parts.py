@@ -189,13 +189,24 @@ def test_another_run_is_refused_until_it_is_forced(name, parts, codebook, tmp_pa
     assert encode(parts, out, **given).encoded == []
 
 
+HOSTILE_ROWS = (10**13, 10**400, float("inf"), float("nan"), -7, "9", None, True)
+
+
+def test_a_manifest_nested_without_end_is_refused(parts, codebook, tmp_path):
+    (tmp_path / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match="not a manifest of this version"):
+        encode(parts, tmp_path, codebook)
+
+
 def test_a_folder_with_other_files_or_a_damaged_manifest_is_refused_until_it_is_forced(parts, codebook, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
     with pytest.raises(CheckpointError, match=r"has files in it, and no manifest.json"):
         encode(parts, out, codebook)
-    for text in ("", "{}", "[]", '{"format": "kdcode-encode 1"}', '{"format": "kdcode-encode 2"}', "\xff"):
+    whole = {"format": "kdcode-encode 1", "codebook": "", "settings": {}, "has_symbols": False, "slices": []}
+    claims = [json.dumps({**whole, "parts": [{"name": "", "fingerprint": "", "rows": rows}]}) for rows in HOSTILE_ROWS]
+    for text in ("", "{}", "[]", '{"format": "kdcode-encode 1"}', '{"format": "kdcode-encode 2"}', "\xff", *claims):
         (out / "manifest.json").write_text(text, encoding="latin-1")
         with pytest.raises(CheckpointError, match="not a manifest of this version of `kdcode encode`"):
             encode(parts, out, codebook)

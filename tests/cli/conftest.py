@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 import kdcode
 from kdcode.cli import main
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 
 SYMBOLS = ["monday", "tuesday", "wednesday", "france", "Paris", "new\nline"]
 CODES = [[3, 1, 0], [3, 1, 0], [3, 1, 0], [3, 1, 2], [0, 1, 2], [0, 1, 2]]
@@ -39,7 +39,7 @@ def run() -> Run:
 def coded() -> kdcode.CodedTable:
     """Six symbols, K=4, D=3, d=2; positions add code, code/8 and code/16 to the first number, negated to the second."""
     values = np.arange(4)[None, :, None] * np.array([1, 0.125, 0.0625])[:, None, None] * np.array([1, -1])
-    spec = CodecSpec.named("linear", 2, 4, 3, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", 2, 4, 3, codebook_dtype="float32")
     return kdcode.CodedTable.from_codes(SYMBOLS, np.array(CODES), make_codec(spec, {"codebook": values}))
 
 

@@ -214,3 +214,10 @@ def test_the_same_refusal_names_keywords_in_python_and_flags_on_the_command_line
     assert result.exit_code == 1
     assert said.format(flag) in result.stderr
     assert f"{keyword}=" not in result.stderr
+
+
+def test_a_command_that_is_nearly_there_is_named(run):
+    result = run("compres", "a", "b")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no such command 'compres'; did you mean 'compress'?" in result.stderr
+    assert "did you mean" not in run("xyzzy").stderr

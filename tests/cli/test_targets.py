@@ -278,6 +278,15 @@ def test_expand_asks_before_it_overwrites_either_of_two_files(run, kdc, words, t
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in files)
 
 
+@of_writers()
+@pytest.mark.parametrize("target", [".", "/", ".."])
+def test_folders_without_a_name_are_refused(run, words, kdc, writer, target):
+    result = run(*WRITERS[writer](words, kdc, target))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "is a folder" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("what", NO_TARGETS)
 def test_the_second_file_is_checked_as_the_first(run, kdc, tmp_path, what):
     make, said = NO_TARGETS[what]

@@ -28,7 +28,7 @@ import kdcode
 from kdcode import printable
 from kdcode.cli import main
 from kdcode.cli.shell import command_line
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 
 STEERING = "".join(
     [
@@ -88,7 +88,7 @@ class Files:
     def write(self) -> None:
         random, name = np.random.default_rng(0), self.name
         codes = np.array([[0, 0, 0], [0, 0, 0], [1, 2, 3], [1, 2, 3], [0, 0, 0], [3, 3, 3]])
-        spec = CodecSpec.named("linear", 4, 4, 3, codebook_dtype="float32")
+        spec = CodewordSpec.named("linear", 4, 4, 3, codebook_dtype="float32")
         codec = make_codec(spec, {"codebook": random.normal(size=(3, 4, 4)).astype(np.float32)})
         provenance = {name: name, "options": {"seed": name}, "learner": name}
         coded = kdcode.CodedTable.from_codes(self.symbols, codes, codec, provenance)

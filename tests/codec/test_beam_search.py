@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sample_tables import CODEWORD_NAMES, NAMES, codec_of, codec_with, coded_table, random_codes, spec_of
 
-from kdcode.codec import CodecSpec, block_sum, codec_from_tensors, lstm, make_codec
+from kdcode.codec import CodewordSpec, block_sum, codec_from_tensors, lstm, make_codec
 from kdcode.codec.beam_search import encode_sums, smallest_costs
 
 PLAIN = [name for name in CODEWORD_NAMES if "scaled" not in name]
@@ -34,7 +34,7 @@ def test_planted_codes_are_found_again(kind):
     # Codewords that get shorter from position to position leave one code per vector, as residual codebooks do.
     spec = spec_of(kind, size=8, dim=12)
     if kind == "lstm":
-        spec = CodecSpec.named("lstm", 12, 8, 4, codeword_dim=5, codebook_dtype="float32")
+        spec = CodewordSpec.named("lstm", 12, 8, 4, codeword_dim=5, codebook_dtype="float32")
     weights = codec_with(spec, seed=1).weights()
     if "product" not in kind:
         weights["codebook"] = weights["codebook"] * 4.0 ** -np.arange(4, dtype=np.float32)[:, None, None]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sample_tables import CODEWORD_NAMES, codec_of, codec_with, codes_of, random_codes, spec_of
 
-from kdcode.codec import BlockSum, CodecSpec, make_codec
+from kdcode.codec import BlockSum, CodewordSpec, make_codec
 
 CODEBOOK = np.array([[[1, 2], [3, 4]], [[10, 20], [30, 40]]], dtype=np.float32)  # (D, K, e) = (2, 2, 2)
 CODES = np.array([[0, 0], [1, 0], [1, 1]])
@@ -14,7 +14,7 @@ def codec(composition, dim, codebook, **options):
     """A codec of a codebook, with a basis where one is given."""
     length, size, _ = codebook.shape
     weights = {"codebook": codebook, **({"basis": options.pop("basis")} if "basis" in options else {})}
-    return make_codec(CodecSpec.named(composition, dim, size, length, codebook_dtype="float32", **options), weights)
+    return make_codec(CodewordSpec.named(composition, dim, size, length, codebook_dtype="float32", **options), weights)
 
 
 def test_linear_by_hand():
@@ -46,7 +46,7 @@ def test_a_rotation_by_hand():
 
 
 def test_a_row_scale_by_hand():
-    spec = CodecSpec.named("linear", 2, 2, 2, codebook_dtype="float32", scale_bits=1)
+    spec = CodewordSpec.named("linear", 2, 2, 2, codebook_dtype="float32", scale_bits=1)
     scaled = make_codec(spec, {"codebook": CODEBOOK, "scale_levels": np.array([0.5, 3])})
     codes = np.array([[0, 0, 0], [0, 0, 1], [1, 1, 1]])
     assert scaled.decode(codes).tolist() == [[5.5, 11], [33, 66], [99, 132]]
@@ -134,7 +134,7 @@ def test_what_stands_beyond_a_narrow_block_is_not_read(name):
 
 @pytest.mark.parametrize("inner", [1, 5, 7, 12])
 def test_a_reduced_basis_keeps_what_tells_codewords_apart(inner):
-    spec = CodecSpec("block-sum", 8, 6, 3, inner, basis=True, codebook_dtype="float32")
+    spec = CodewordSpec("block-sum", 8, 6, 3, inner, basis=True, codebook_dtype="float32")
     made = codec_with(spec)
     codes, vectors = random_codes(spec, 30), np.random.default_rng(0).normal(size=(1, 8)).astype(np.float32)
     assert made.reduced_words.shape == (3, 6, min(inner, 8))

@@ -14,7 +14,7 @@ from sample_tables import DTYPES, KINDS, codec_with, coded_table, random_codes, 
 
 import kdcode
 from kdcode import CodedTable, _core
-from kdcode.codec import Codec, CodecSpec, CodewordRows, make_codec
+from kdcode.codec import Codec, CodewordRows, CodewordSpec, make_codec
 from kdcode.errors import DamagedFileError, OptionError, RowError, StorageError
 
 
@@ -49,7 +49,7 @@ def decoded_plainly(coded: CodedTable, rows) -> np.ndarray:
 def test_any_shape_decodes_as_plain_loops_do(size, length, dim, groups, dtype, scale_bits, basis):
     size = min(size, 2 + 65_534 // (length * dim))  # codebooks stay small
     groups = min(groups, length, dim)
-    spec = CodecSpec("block-sum", dim, size, length, dim, groups, basis, dtype, scale_bits)
+    spec = CodewordSpec("block-sum", dim, size, length, dim, groups, basis, dtype, scale_bits)
     codec = codec_with(spec)
     coded = CodedTable.from_codes(None, random_codes(spec, 23), codec)
     rows = np.array([22, 0, 3, 3, 21, 7, 1, 0, 2, 11])
@@ -64,7 +64,7 @@ def test_any_shape_decodes_as_plain_loops_do(size, length, dim, groups, dtype, s
 @pytest.mark.parametrize("scale_bits", [0, 3])
 @pytest.mark.parametrize("bits", range(1, 17))
 def test_every_number_of_bits(bits, scale_bits, dtype):
-    spec = CodecSpec.named("product", 14, 1 << bits, 7, codebook_dtype=dtype, scale_bits=scale_bits)
+    spec = CodewordSpec.named("product", 14, 1 << bits, 7, codebook_dtype=dtype, scale_bits=scale_bits)
     coded = CodedTable.from_codes(None, random_codes(spec, 50), codec_with(spec))
     rows = np.arange(50)[::-1].copy()
     np.testing.assert_allclose(rows_of(coded).decode(rows), decoded_plainly(coded, rows), rtol=1e-5, atol=1e-6)
@@ -74,7 +74,7 @@ def test_every_number_of_bits(bits, scale_bits, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("groups", [1, 4])
 def test_every_width_writes_its_columns_and_no_others(width, dtype, groups):
-    spec = CodecSpec.named("linear" if groups == 1 else "product", width * groups, 8, 4, codebook_dtype=dtype)
+    spec = CodewordSpec.named("linear" if groups == 1 else "product", width * groups, 8, 4, codebook_dtype=dtype)
     coded = CodedTable.from_codes(None, random_codes(spec, 9), codec_with(spec))
     around = np.full((9 + 2, width * groups), 7.0, dtype=np.float32)
     rows = np.arange(9)
@@ -86,7 +86,7 @@ def test_every_width_writes_its_columns_and_no_others(width, dtype, groups):
 
 def test_float16_numbers_are_read_exactly():
     values = np.array([0.0, -0.0, 1.0, -1.5, 2.0**-24, -(2.0**-15), 65504.0, 3.14159], dtype=np.float16)
-    spec = CodecSpec.named("linear", 8, 2, 1, codebook_dtype="float16")
+    spec = CodewordSpec.named("linear", 8, 2, 1, codebook_dtype="float16")
     tensors = {"codebook": np.stack([values, -values])[None], "codebook_scale": np.ones((1, 1, 1), np.float32)}
     packed = np.zeros((1, 1), dtype=np.uint8)
     found = CodewordRows(spec, tensors, packed).decode(np.array([0]))
@@ -95,7 +95,7 @@ def test_float16_numbers_are_read_exactly():
 
 def test_integers_that_are_added_up_do_not_overflow():
     """256 positions of the largest numbers: their sum is just what 16 bits have room for."""
-    spec = CodecSpec.named("linear", 40, 2, 256, codebook_dtype="int8")
+    spec = CodewordSpec.named("linear", 40, 2, 256, codebook_dtype="int8")
     codebook = np.ones((256, 2, 40))
     codebook[:, 1] = -1
     codec = make_codec(spec, {"codebook": codebook})
@@ -106,7 +106,7 @@ def test_integers_that_are_added_up_do_not_overflow():
 
 
 def test_scales_that_change_later_count():
-    spec = CodecSpec.named("linear", 40, 4, 3, codebook_dtype="int8")
+    spec = CodewordSpec.named("linear", 40, 4, 3, codebook_dtype="int8")
     codec = codec_with(spec)
     tensors = {name: np.array(tensor) for name, tensor in codec.stored.items()}
     packed = codec.pack(random_codes(spec, 5))
@@ -122,7 +122,7 @@ def test_scales_that_change_later_count():
     "scales", [[0, 1, 2], [0, 0, 0], [-1, 2, 1], [1e-38, 1, 1], [1, 0.61803, 1], [1e-45, 1e-45, 1e-45], [127, 128, 2]]
 )
 def test_scales_of_strangers_are_taken_as_they_are(scales):
-    spec = CodecSpec.named("linear", 40, 4, 3, codebook_dtype="int8")
+    spec = CodewordSpec.named("linear", 40, 4, 3, codebook_dtype="int8")
     codec = codec_with(spec)
     tensors = {**codec.stored, "codebook_scale": np.array(scales, dtype=np.float32)[:, None, None]}
     coded = CodedTable.from_codes(None, random_codes(spec, 5), type(codec)(spec, tensors))
@@ -138,7 +138,7 @@ def test_codes_that_lie_apart_in_memory_are_read_too():
 
 
 def test_the_row_that_is_zero_is_so_whatever_its_codewords_are():
-    spec = CodecSpec.named("linear", 20, 2, 2, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", 20, 2, 2, codebook_dtype="float32")
     tensors = {"codebook": np.full((2, 2, 20), 3e38, dtype=np.float32)}  # the sum is infinite
     sums = CodewordRows(spec, tensors, np.zeros((3, 1), dtype=np.uint8))
     found = np.empty((2, 20), dtype=np.float32)
@@ -200,7 +200,7 @@ def test_damage_is_found_where_it_is_read_and_nowhere_else(tmp_path):
 
 def test_a_search_checks_all_that_it_looks_at(tmp_path):
     """The nearest rows are the first ones: only they are decoded."""
-    spec = CodecSpec.named("linear", 1, 256, 16, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", 1, 256, 16, codebook_dtype="float32")
     codec = make_codec(spec, {"codebook": np.repeat(np.arange(256.0)[None, :, None], 16, axis=0)})
     codes = np.zeros((60_000, 16), dtype=int)
     codes[:3] = 255
@@ -258,7 +258,7 @@ def test_copies_and_pickles_decode_by_themselves():
 
 
 def test_numbers_that_leave_float32_are_computed_in_double_or_refused():
-    spec = CodecSpec.named("linear", 2, 2, 3, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", 2, 2, 3, codebook_dtype="float32")
     codebook = np.array([[[3e38, 1], [0, 0]], [[3e38, 2], [0, 0]], [[-3e38, 4], [0, 0]]], dtype=np.float32)
     packed = make_codec(spec, {"codebook": codebook}).pack(np.array([[0, 0, 0], [0, 0, 1]]))
     rows = CodewordRows(spec, {"codebook": codebook}, packed)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sample_tables import DTYPES, codec_of, codes_of
 
-from kdcode.codec import CodecSpec, Lstm, make_codec
+from kdcode.codec import CodewordSpec, Lstm, make_codec
 
 
 def scalar_lstm(code, codec):
@@ -54,7 +54,7 @@ def test_row_scales_multiply_what_it_gives():
 
 
 def test_it_does_not_overflow():
-    spec = CodecSpec.named("lstm", 1, 2, 1, codebook_dtype="float32")
+    spec = CodewordSpec.named("lstm", 1, 2, 1, codebook_dtype="float32")
     weights = {
         "codebook": np.zeros((1, 2, 1)),
         "basis": np.ones((1, 1)),

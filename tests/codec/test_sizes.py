@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kdcode.codec import CodecSpec, SizeLimit, Sizes
+from kdcode.codec import CodewordSpec, SizeLimit, Sizes
 from kdcode.codec.sizes import LEARNED_HEADER_BYTES, MAX_HEADER_BYTES
 from kdcode.errors import OptionError
 
@@ -64,7 +64,7 @@ def allows(limit, spec, rows=1000, symbol_bytes=3000):
 
 
 def test_limits_allow_what_is_small_enough_and_no_more():
-    spec = CodecSpec.named("linear", 50, 16, 10, codebook_dtype="int8")
+    spec = CodewordSpec.named("linear", 50, 16, 10, codebook_dtype="int8")
     ratio, total = spec.ratio(1000), spec.sizes(1000, 3000).total
     assert allows(SizeLimit(times=ratio), spec)
     assert not allows(SizeLimit(times=ratio * 1.001), spec)
@@ -76,7 +76,7 @@ def test_limits_allow_what_is_small_enough_and_no_more():
 
 
 def test_bits_of_a_limit_count_the_scale_of_a_row():
-    spec = CodecSpec.named("linear", 50, 16, 10, scale_bits=4)
+    spec = CodewordSpec.named("linear", 50, 16, 10, scale_bits=4)
     assert not allows(SizeLimit(bits=40), spec)
     assert not allows(SizeLimit(bits=43), spec)
     assert allows(SizeLimit(bits=44), spec)

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_tables import KINDS, NAMES, TRANSFORM_NAMES, codec_of, codes_of, spec_of
 
-from kdcode.codec import CodecSpec, Sizes, codec_from_tensors, make_spec
-from kdcode.codec.spec import COMPOSITIONS, _split
+from kdcode.codec import CodewordSpec, Sizes, codec_from_tensors, make_spec
+from kdcode.codec.codeword_spec import _split
+from kdcode.codec.spec import COMPOSITIONS
 from kdcode.errors import OptionError
 
-LINEAR = CodecSpec.named("linear", 20, 6, 5, codebook_dtype="float32")
+LINEAR = CodewordSpec.named("linear", 20, 6, 5, codebook_dtype="float32")
 
 
 def test_sizes_by_hand():
@@ -31,7 +32,7 @@ def test_smaller_dtypes_add_one_scale_per_position(dtype, expected):
 )
 def test_sizes_of_a_composition_by_hand(dtype, each, scales, gates_each):
     def composition(name, **changes):
-        return CodecSpec.named(name, 20, 6, 5, codebook_dtype=dtype, **changes).sizes(1).composition
+        return CodewordSpec.named(name, 20, 6, 5, codebook_dtype=dtype, **changes).sizes(1).composition
 
     assert composition("linear") == composition("product") == composition("grouped", groups=2) == 0
     assert composition("linear", codeword_dim=3) == 3 * 20 * each + 3 * scales
@@ -42,7 +43,7 @@ def test_sizes_of_a_composition_by_hand(dtype, each, scales, gates_each):
 
 @given(size=st.integers(2, 65_536), length=st.integers(1, 40), scale_bits=st.integers(0, 8))
 def test_row_scales_count_as_bits_of_the_code(size, length, scale_bits):
-    spec = CodecSpec.named("linear", 3, size, length, scale_bits=scale_bits)
+    spec = CodewordSpec.named("linear", 3, size, length, scale_bits=scale_bits)
     each = next(bits for bits in range(1, 17) if 2**bits >= size)
     assert spec.bits == length * each + scale_bits
     assert sum(spec.widths) == spec.bits
@@ -52,20 +53,20 @@ def test_row_scales_count_as_bits_of_the_code(size, length, scale_bits):
 
 
 def test_a_scale_may_fit_into_the_last_byte_of_a_row():
-    plain, scaled, wider = (CodecSpec.named("linear", 3, 4, 3, scale_bits=bits) for bits in (0, 2, 3))
+    plain, scaled, wider = (CodewordSpec.named("linear", 3, 4, 3, scale_bits=bits) for bits in (0, 2, 3))
     assert [spec.bits for spec in (plain, scaled, wider)] == [6, 8, 9]
     assert [spec.row_bytes for spec in (plain, scaled, wider)] == [1, 1, 2]
 
 
 def test_parameters_are_those_of_the_paper():
     # Section 5: K = 50, D = 10, d' = 200 is 0.1M in the small model (d = 200) and 0.4M in the large (d = 1500).
-    assert CodecSpec.named("linear", 200, 50, 10).parameters == 100_000
-    assert CodecSpec.named("linear", 1500, 50, 10, codeword_dim=200).parameters == 400_000
-    assert CodecSpec.named("grouped", 20, 6, 5, groups=2, rotation=True).parameters == 6 * 5 * 10 + 400
+    assert CodewordSpec.named("linear", 200, 50, 10).parameters == 100_000
+    assert CodewordSpec.named("linear", 1500, 50, 10, codeword_dim=200).parameters == 400_000
+    assert CodewordSpec.named("grouped", 20, 6, 5, groups=2, rotation=True).parameters == 6 * 5 * 10 + 400
 
 
 def test_weight_shapes_by_hand():
-    named = CodecSpec.named
+    named = CodewordSpec.named
     assert named("linear", 6, 8, 4).weight_shapes() == {"codebook": (4, 8, 6)}
     assert named("linear", 6, 8, 4, codeword_dim=3).weight_shapes() == {"codebook": (4, 8, 3), "basis": (3, 6)}
     assert named("product", 7, 8, 4).weight_shapes() == {"codebook": (4, 8, 2)}
@@ -77,7 +78,7 @@ def test_weight_shapes_by_hand():
 
 
 def test_the_tensors_of_a_file_by_hand():
-    spec = CodecSpec.named("lstm", 6, 8, 4, codeword_dim=3, codebook_dtype="int8", scale_bits=2)
+    spec = CodewordSpec.named("lstm", 6, 8, 4, codeword_dim=3, codebook_dtype="int8", scale_bits=2)
     assert spec.tensor_layout() == {
         "codebook": ("int8", (4, 8, 3)),
         "codebook_scale": ("float32", (4, 1, 1)),
@@ -93,7 +94,7 @@ def test_the_tensors_of_a_file_by_hand():
 
 @pytest.mark.parametrize("composition", [name for name in COMPOSITIONS if name != "transform"])
 def test_a_composition_is_known_by_its_name(composition):
-    spec = CodecSpec.named(composition, 20, 6, 5)
+    spec = CodewordSpec.named(composition, 20, 6, 5)
     assert spec.composition == composition
     assert spec.kind == ("lstm" if composition == "lstm" else "block-sum")
     assert spec.codebook_dtype == "float16"
@@ -102,7 +103,7 @@ def test_a_composition_is_known_by_its_name(composition):
 
 def test_the_shape_of_transform_codes_follows_from_a_table():
     with pytest.raises(OptionError, match="composition: the shape of a transform codec follows from a table"):
-        CodecSpec.named("transform", 20, 6, 5)
+        CodewordSpec.named("transform", 20, 6, 5)
     assert spec_of("transform").composition == "transform"
 
 
@@ -143,26 +144,26 @@ def test_shapes_in_words():
 
 
 def test_grouped_codes_have_four_groups_where_that_many_fit():
-    assert CodecSpec.named("grouped", 20, 6, 5).groups == 4
-    assert CodecSpec.named("grouped", 20, 6, 3).groups == 3
-    assert CodecSpec.named("grouped", 2, 6, 5).groups == 2
+    assert CodewordSpec.named("grouped", 20, 6, 5).groups == 4
+    assert CodewordSpec.named("grouped", 20, 6, 3).groups == 3
+    assert CodewordSpec.named("grouped", 2, 6, 5).groups == 2
 
 
 def test_a_projection_is_no_rotation():
     assert not spec_of("projected").is_rotated
-    assert not CodecSpec.named("lstm", 6, 8, 4).is_rotated  # a square matrix, but of hidden states
+    assert not CodewordSpec.named("lstm", 6, 8, 4).is_rotated  # a square matrix, but of hidden states
     assert spec_of("rotated-product").is_rotated
     assert spec_of("rotated-grouped").is_rotated
 
 
 def test_blocks_by_hand():
-    blocks = CodecSpec.named("grouped", 7, 8, 5, groups=2).blocks
+    blocks = CodewordSpec.named("grouped", 7, 8, 5, groups=2).blocks
     assert [(block.positions, block.columns) for block in blocks] == [
         (slice(0, 3), slice(0, 4)),
         (slice(3, 5), slice(4, 7)),
     ]
     assert [(block.length, block.width) for block in blocks] == [(3, 4), (2, 3)]
-    assert [block.columns for block in CodecSpec.named("product", 7, 8, 3).blocks] == [
+    assert [block.columns for block in CodewordSpec.named("product", 7, 8, 3).blocks] == [
         slice(0, 3), slice(3, 5), slice(5, 7),
     ]  # fmt: skip
 
@@ -177,7 +178,7 @@ def test_blocks_share_out_everything_evenly(count, data):
     assert widths == sorted(widths, reverse=True)
     assert max(widths) - min(widths) <= 1
     if parts > 1:
-        assert CodecSpec.named("product", count, 2, parts).codeword_dim == widths[0]
+        assert CodewordSpec.named("product", count, 2, parts).codeword_dim == widths[0]
 
 
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
@@ -185,14 +186,14 @@ def test_specs_compare_by_value(kind, dtype):
     spec = spec_of(kind, dtype)
     assert spec == spec_of(kind, dtype)
     assert hash(spec) == hash(spec_of(kind, dtype))
-    assert spec.blocks
+    assert spec.widths
     assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301
     assert spec != dataclasses.replace(spec, codebook_size=spec.codebook_size + 1)
 
 
 def test_huge_numbers_cost_nothing_before_they_are_used():
     # A file may claim them, and its claims are compared with its tensors before anything is made.
-    spec = CodecSpec.named("linear", 1 << 40, 65_536, 65_536)
+    spec = CodewordSpec.named("linear", 1 << 40, 65_536, 65_536)
     assert spec.row_bytes == 2 * 65_536
     assert spec.parameters == 1 << 72
     assert spec.sizes(1 << 40).codes == 1 << 57
@@ -229,10 +230,10 @@ def test_names_are_refused_in_the_words_of_the_options():
     with pytest.raises(
         OptionError, match="composition must be one of linear, product, grouped, lstm, transform, got 'sum'"
     ):
-        CodecSpec.named("sum", 6, 4, 3)
+        CodewordSpec.named("sum", 6, 4, 3)
     with pytest.raises(OptionError, match="product code of length 9 needs at least as many dimensions, got 8"):
-        CodecSpec.named("product", 8, 4, 9)
+        CodewordSpec.named("product", 8, 4, 9)
     with pytest.raises(OptionError, match="groups: 5 groups need as many positions and dimensions, got a code of 4"):
-        CodecSpec.named("grouped", 10, 4, 4, groups=5)
+        CodewordSpec.named("grouped", 10, 4, 4, groups=5)
     with pytest.raises(OptionError, match="3 dimensions; use fewer groups"):
-        CodecSpec.named("grouped", 3, 4, 8, groups=5)
+        CodewordSpec.named("grouped", 3, 4, 8, groups=5)

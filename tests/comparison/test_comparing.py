@@ -7,7 +7,7 @@ from sample_tables import coded_table, words
 
 import kdcode
 from kdcode import CodedTable, VectorTable
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 from kdcode.comparison import BASELINES, compare, draw
 from kdcode.data import glove_50d
 from kdcode.errors import MissingExtraError, OptionError
@@ -62,7 +62,7 @@ def test_baselines_keep_to_the_bytes_of_each_copy(table, name):
 
 def copy_of(table, row_bytes):
     """A coded table of so many bytes for each row, and a codebook of next to nothing."""
-    spec = CodecSpec.named("linear", 50, 2, 8 * row_bytes, codebook_dtype="int8", codeword_dim=1)
+    spec = CodewordSpec.named("linear", 50, 2, 8 * row_bytes, codebook_dtype="int8", codeword_dim=1)
     weights = {name: np.zeros(shape) for name, shape in spec.weight_shapes().items()}
     codes = np.zeros((len(table), 8 * row_bytes), dtype=np.int64)
     return CodedTable.from_codes(table.symbols, codes, make_codec(spec, weights))

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from kdcode import VectorTable
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.comparison import product_codes as module
 from kdcode.comparison.product_codes import fitting_specs, product_codes
 from kdcode.data import glove_50d
@@ -41,7 +41,7 @@ def test_they_lose_what_faiss_loses(size, length):
     quantizer.train(vectors)
     theirs = relative_error(vectors, quantizer.decode(quantizer.compute_codes(vectors)))
     rows = torch.from_numpy(vectors)
-    error = module._Learned.of(rows, CodecSpec.named("product", 50, size, length), 0).coded(rows)[1]
+    error = module._Learned.of(rows, CodewordSpec.named("product", 50, size, length), 0).coded(rows)[1]
     ours = error / np.square(vectors - vectors.mean(axis=0)).sum()
     assert ours == pytest.approx(theirs, rel=0.03)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sample_tables import CODEWORD_NAMES, TRANSFORM_NAMES, coded_table
 
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 from kdcode.coded import CodedTable
 from kdcode.errors import NoRowsError
 from kdcode.evaluation.code_use import code_use
@@ -10,7 +10,7 @@ from kdcode.evaluation.code_use import code_use
 
 def table_of(codes, size, **settings):
     codes = np.array(codes)
-    spec = CodecSpec.named("linear", 3, size, codes.shape[1] - bool(settings), **settings)
+    spec = CodewordSpec.named("linear", 3, size, codes.shape[1] - bool(settings), **settings)
     weights = {name: np.ones(shape) for name, (_, shape) in spec.tensor_layout().items() if not name.endswith("_scale")}
     return CodedTable.from_codes(None, codes, make_codec(spec, weights))
 

@@ -7,7 +7,7 @@ import pytest
 from lightrnn import COMPACT, FULL, KINDS, RANDOM_SLOTS, SAME_BYTES, SAME_SHAPE, TOLERANCE
 from matchings import EXACT, PRICED
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_shapes_of_equal_bytes():
     shapes = lightrnn.shapes_of_equal_bytes(100_000, 10_000, 200)
     assert shapes == [(44, 4), (25, 6), (14, 9), (7, 14), (3, 25)]
     for size, length in shapes:
-        found = CodecSpec.named("linear", 200, size, length).sizes(10_000).embedding
+        found = CodewordSpec.named("linear", 200, size, length).sizes(10_000).embedding
         assert abs(found - 100_000) <= 1000
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kdcode import bitpack
-from kdcode.codec import CodecSpec, Transform, TransformSpec, make_codec
+from kdcode.codec import CodewordSpec, Transform, TransformSpec, make_codec
 from kdcode.codec.transform import EncodedBlocks
 from kdcode.codec.transform.blocks import row_numbers
 from kdcode.codec.transform.codes import codes_of
@@ -41,7 +41,7 @@ def rotation(dim: int) -> np.ndarray:
     return np.asarray(np.eye(dim) - 2 * np.outer(normal, normal), dtype=np.float32)
 
 
-def codes(rows: int, spec: CodecSpec) -> np.ndarray:
+def codes(rows: int, spec: CodewordSpec) -> np.ndarray:
     """Codes that use every value up to K − 1, and every level of row scales."""
     limits = [spec.codebook_size] * spec.code_length + [1 << spec.scale_bits] * (spec.scale_bits > 0)
     return np.array(
@@ -50,7 +50,7 @@ def codes(rows: int, spec: CodecSpec) -> np.ndarray:
 
 
 def table(
-    symbols: list[str] | None, spec: CodecSpec, *, rows: int = 10, note: dict[str, Any] | None = None
+    symbols: list[str] | None, spec: CodewordSpec, *, rows: int = 10, note: dict[str, Any] | None = None
 ) -> CodedTable:
     """A table of a spec, all of whose weights are waves, but for a rotation."""
     weights = {name: waves(*shape) for name, shape in spec.weight_shapes().items()}
@@ -85,9 +85,6 @@ def transform_codec(
         kind="transform",
         embedding_dim=dim,
         codebook_size=size,
-        code_length=dim,
-        inner_dim=dim,
-        basis=reflections > 0,
         reflections=reflections,
         states=states,
         level_groups=len(groups),
@@ -177,7 +174,7 @@ def transform_table(symbols: list[str] | None, codec: Transform, rows: int, note
 
 def tables() -> dict[str, CodedTable]:
     """Every kind of table that a file can hold."""
-    named = CodecSpec.named
+    named = CodewordSpec.named
     return {
         "linear-float32": table(SYMBOLS, named("linear", 4, 6, 3, codebook_dtype="float32"), note=NOTE),
         "projected-float16": table(SYMBOLS, named("linear", 7, 5, 4, codeword_dim=3)),

@@ -21,7 +21,7 @@ from sample_tables import (
 )
 
 import kdcode
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.coded import CodedTable
 from kdcode.errors import FileError, FormatError, MissingExtraError, OptionError, StorageError
 from kdcode.integrations.faiss_index import METRICS, export_faiss, faiss_index
@@ -229,7 +229,7 @@ def test_any_basis(dims, metric):
     for length, groups in ((1, 1), (3, 1), (3, 3)):
         if groups > 1 and inner_dim != dim:
             continue
-        spec = CodecSpec("block-sum", dim, 5, length, inner_dim, groups, True, "float32")
+        spec = CodewordSpec("block-sum", dim, 5, length, inner_dim, groups, True, "float32")
         weights = codec_with(spec).weights()
         basis = np.random.default_rng(1).normal(size=(inner_dim, dim))
         codec = kdcode.codec.make_codec(spec, {**weights, "basis": basis})

@@ -15,7 +15,7 @@ from sample_tables import KINDS, coded_table, words
 
 import kdcode
 from kdcode import CodedTable, VectorTable
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 from kdcode.errors import OptionError, ReadOnlyError
 from kdcode.integrations.gensim_vectors import CHANGING, CodedKeyedVectors
 
@@ -25,7 +25,7 @@ IGNORING = pytest.mark.filterwarnings("ignore:Call to deprecated `init_sims`:Dep
 
 def lossless(symbols, matrix):
     """A coded table with one codeword for each row, which decodes to the vectors themselves."""
-    spec = CodecSpec.named("linear", matrix.shape[1], len(matrix), 1, codebook_dtype="float32")
+    spec = CodewordSpec.named("linear", matrix.shape[1], len(matrix), 1, codebook_dtype="float32")
     return CodedTable.from_codes(symbols, np.arange(len(matrix))[:, None], make_codec(spec, {"codebook": matrix[None]}))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sample_tables import NAMES, codec_with, coded_table, random_codes
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 from kdcode.integrations.lance_codebook import pq_codebook
@@ -58,7 +58,7 @@ def test_refusals_say_what_was_given(settings, said):
 
 
 def test_row_scales_are_refused():
-    spec = CodecSpec.named("product", 8, 16, 4, scale_bits=2)
+    spec = CodewordSpec.named("product", 8, 16, 4, scale_bits=2)
     coded = CodedTable.from_codes(None, random_codes(spec, 5), codec_with(spec))
     with pytest.raises(OptionError, match="got product codes with row scales; compress"):
         pq_codebook(coded)

@@ -144,8 +144,10 @@ def test_an_allocated_table_would_be_seen(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     del config["quantization_config"]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with AllocatedTensors() as allocated:
+    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):  # as where nobody imports kdcode
         transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    with AllocatedTensors() as allocated:
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path, ignore_mismatched_sizes=True)
     assert allocated.largest == VOCABULARY * SIZE
 
 
@@ -350,6 +352,16 @@ print(type(model.lm_head).__name__, [name for name in sys.modules if name.starts
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert run.stdout.strip() == "CodedOutput []", run.stderr
+
+
+@pytest.mark.slow
+def test_a_folder_is_refused_without_the_import(tmp_path):
+    compressed(bert)[0].save_pretrained(tmp_path)
+    code = f"from transformers import AutoModelForMaskedLM as M\nM.from_pretrained({str(tmp_path)!r})\n"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert "word_embeddings.weight" in found.stderr
+    assert "ignore_mismatched_sizes" in found.stderr
 
 
 def test_the_folder_can_be_moved(tmp_path):

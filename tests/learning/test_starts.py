@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.data import glove_50d
 from kdcode.learning.starts import lstm_start, random_start, warm_start
 from kdcode.learning.training_table import TrainingTable
@@ -24,7 +24,7 @@ SHAPES = [
 
 
 def setting(composition, rows=400, size=8, **changes):
-    spec = CodecSpec.named(composition, 50, size, 4, **changes)
+    spec = CodewordSpec.named(composition, 50, size, 4, **changes)
     options = CompressOptions(size, 4, composition, codeword_dim=changes.get("codeword_dim"))
     return TrainingTable.of(glove_50d().head(rows), options), spec
 
@@ -63,7 +63,7 @@ def test_random_codes_are_drawn_evenly():
 def test_an_lstm_starts_as_the_sum_that_it_is_given(width):
     training, linear = setting("linear")
     start = warm_start(training, linear, 0)
-    spec = CodecSpec.named("lstm", 50, 8, 4, codeword_dim=width)
+    spec = CodewordSpec.named("lstm", 50, 8, 4, codeword_dim=width)
     words = start.module.codebook.detach()
     lstm = lstm_start(start.codes, words * 1e-2, spec, 0)
     expected = start.module.compose(start.codes).detach()

@@ -220,24 +220,46 @@ def test_compiled_layers_give_the_same(layer_class, kind, dtype):
     [*((CodedEmbedding, kind) for kind in TRANSFORM_NAMES), (CodedEmbeddingBag, "transform")],
 )
 def test_compiled_layers_over_transform_codes_give_the_same(layer_class, kind):
-    """Unpacked codes are part of the graph; packed ones, which numpy decodes, are left out of it."""
+    """Unpacked codes are decoded by the graph; packed ones by an operator in it."""
     for form in ("packed", "unpacked"):
         torch.compiler.reset()
         layer = layer_class(coded_table(kind, rows=ROWS), padding_idx=3, form=form)
-        compiled = torch.compile(layer, backend="aot_eager", fullgraph=form == "unpacked")
+        compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
         torch.testing.assert_close(compiled(GRID), layer(GRID), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("form", ["packed", "unpacked"])
 @pytest.mark.parametrize("kind", TRANSFORM_NAMES)
-def test_packed_transform_codes_are_not_recorded_to_run_elsewhere(kind):
-    coded = coded_table(kind, rows=ROWS)
-    for record in (lambda layer: torch.export.export(layer, (GRID,)), lambda layer: torch.jit.trace(layer, GRID)):
-        with pytest.raises(OptionError, match=r'decoded by numpy, .* make the layer with form="unpacked"'):
-            record(CodedEmbedding(coded))
-    layer = CodedEmbedding(coded, form="unpacked")
-    for record in (lambda: torch.export.export(layer, (GRID,)).module(), lambda: torch.jit.trace(layer, GRID)):
-        torch.testing.assert_close(record()(GRID + 1 - GRID // 19), layer(GRID + 1 - GRID // 19), rtol=1e-5, atol=1e-5)
+def test_transform_codes_are_exported_and_traced(kind, form):
+    layer = CodedEmbedding(coded_table(kind, rows=ROWS), form=form)
+    others = GRID + 1 - GRID // 19
+    for recorded in (torch.export.export(layer, (GRID,)).module(), torch.jit.trace(layer, GRID)):
+        torch.testing.assert_close(recorded(others), layer(others), rtol=1e-5, atol=1e-5)
+
+
+def test_an_exported_program_with_packed_codes_is_saved_and_loaded(tmp_path):
+    layer = CodedEmbedding(coded_table("transform", rows=ROWS))
+    torch.export.save(torch.export.export(layer, (GRID,)), tmp_path / "t.pt2")
+    torch.testing.assert_close(torch.export.load(tmp_path / "t.pt2").module()(GRID), layer(GRID))
+
+
+@pytest.mark.parametrize("kind", TRANSFORM_NAMES)
+def test_the_operators_are_what_torch_expects(kind):
+    layer = CodedEmbedding(coded_table(kind, rows=ROWS))
+    for operator in (torch.ops.kdcode.packed_codes, torch.ops.kdcode.packed_vectors):
+        torch.library.opcheck(operator, (GRID.flatten(), *layer._packed()))
+
+
+def test_a_compiled_layer_has_the_tensors_that_are_there_now():
+    torch.compiler.reset()
+    layer = CodedEmbedding(coded_table("transform", rows=ROWS))
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    before = compiled(GRID)
+    layer.codec.mean.add_(1)
+    torch.testing.assert_close(compiled(GRID), before + 1)
+    with pytest.raises(IndexError):
+        compiled(GRID + ROWS)
 
 
 def test_damaged_transform_codes_are_refused_where_they_are_read():

@@ -13,7 +13,7 @@ from sample_tables import KINDS, coded_table
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kdcode.errors import OptionError, RowError
-from kdcode.nn import CodedEmbedding, CodedEmbeddingBag
+from kdcode.nn import CodedEmbedding, CodedEmbeddingBag, CodedOutput
 
 ROWS, DIM = 60, 24
 
@@ -30,7 +30,7 @@ def close(found, expected):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}, {"expand_below": 100}])
+@pytest.mark.parametrize("keep", [{}, {"expand": "float32"}, {"expand": "float32", "expand_below": 100}])
 @pytest.mark.parametrize("form", ["packed", "unpacked"])
 @pytest.mark.parametrize(("kind", "dtype"), KINDS)
 def test_what_is_kept_is_what_is_decoded(kind, dtype, form, keep):
@@ -44,7 +44,7 @@ def test_what_is_kept_is_what_is_decoded(kind, dtype, form, keep):
             close(layer(ids.view(1, -1, 1)), expected[ids][None, :, None])
 
 
-@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
+@pytest.mark.parametrize("keep", [{}, {"expand": "float32"}])
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("padding", [None, 2])
 def test_bags_of_kept_rows(mode, keep, padding):
@@ -57,7 +57,7 @@ def test_bags_of_kept_rows(mode, keep, padding):
         close(bag(ids.flatten(), torch.tensor([0, 5, 30])), plain(ids.flatten(), torch.tensor([0, 5, 30])))
 
 
-@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
+@pytest.mark.parametrize("keep", [{}, {"expand": "float32"}])
 def test_weights_that_are_loaded_later_count(keep):
     first, second = table(seed=0), table(seed=1)
     ids = torch.arange(ROWS)
@@ -70,7 +70,7 @@ def test_weights_that_are_loaded_later_count(keep):
         close(layer(torch.tensor([4])), full(second)[[4]])
 
 
-@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
+@pytest.mark.parametrize("keep", [{}, {"expand": "float32"}])
 def test_config_and_state_build_the_same_layer(keep):
     layer = CodedEmbedding(table(), **keep)
     layer(torch.arange(5))
@@ -86,7 +86,7 @@ def test_config_and_state_build_the_same_layer(keep):
 
 def test_kept_vectors_are_counted():
     plain = CodedEmbedding(table())
-    expanded = CodedEmbedding(table(), expand_below="1MB")
+    expanded = CodedEmbedding(table(), expand="float32")
     expanded(torch.tensor([0]))
     assert expanded.nbytes - plain.nbytes == 4 * ROWS * DIM
 
@@ -94,24 +94,48 @@ def test_kept_vectors_are_counted():
 def test_only_tables_below_the_size_are_expanded():
     whole = 4 * ROWS * DIM
     for size, is_expanded in ((whole, True), (whole - 1, False)):
-        layer = CodedEmbedding(table(), expand_below=size)
+        layer = CodedEmbedding(table(), expand="float32", expand_below=size)
         layer(torch.tensor([0]))
         assert (layer.expanded is not None) == is_expanded
-    half = CodedEmbedding(table(), expand_below=whole // 2, dtype=torch.bfloat16)
-    assert half(torch.tensor([0])).dtype == torch.bfloat16
-    assert half.expanded is not None
+    half = CodedEmbedding(table(), expand="bfloat16", expand_below=whole // 2)
+    assert half(torch.tensor([0])).dtype == torch.float32
+    assert half.expanded.dtype == torch.bfloat16
+    int8 = CodedEmbedding(table(), expand="int8", expand_below=whole // 4 + 4 * ROWS)
+    int8(torch.tensor([0]))
+    assert int8.expanded.nbytes + int8.expanded_scales.nbytes == whole // 4 + 4 * ROWS
 
 
 def test_sizes_that_are_none_and_trained_tables_are_refused():
-    name = "expand_below"
     for wrong in ("20x", "large", 0, -5, True):
-        with pytest.raises(OptionError, match=f"{name} must be a size like 64MB, 500KB or a number of bytes, got"):
-            CodedEmbedding(table(), **{name: wrong})
-    with pytest.raises(OptionError, match=f"{name}: vectors cannot be kept while codewords are trained"):
-        CodedEmbedding(table(), trainable=True, **{name: "1MB"})
+        with pytest.raises(OptionError, match="expand_below must be a size like 64MB, 500KB or a number of bytes, got"):
+            CodedEmbedding(table(), expand="int8", expand_below=wrong)
+    with pytest.raises(OptionError, match="expand must be one of int8, bfloat16, float32 or None, got 'int4'"):
+        CodedEmbedding(table(), expand="int4")
+    with pytest.raises(OptionError, match="expand: vectors cannot be kept while codewords are trained"):
+        CodedEmbedding(table(), trainable=True, expand="float32")
 
 
-@pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
+@pytest.mark.parametrize(("expand", "step"), [("int8", 1 / 254), ("bfloat16", 1 / 256)])
+@pytest.mark.parametrize("kind", ["linear", "transform"])
+def test_rows_that_are_kept_rounded_are_within_half_a_step(kind, expand, step):
+    coded = table(kind)
+    layer, expected = CodedEmbedding(coded, padding_idx=3, expand=expand), full(coded)
+    expected[3] = 0
+    found = layer(torch.arange(ROWS))
+    room = step * expected.abs().amax(dim=1, keepdim=True) * 1.001
+    assert ((found - expected).abs() <= room).all()
+    assert not torch.equal(found, expected)
+    bag = CodedEmbeddingBag(coded, 3, mode="sum", expand=expand)
+    torch.testing.assert_close(bag(torch.tensor([[1, 2, 3]]))[0], found[1] + found[2])
+    head = CodedOutput(layer, bias=True)
+    hidden = torch.randn(5, DIM, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    logits = head(hidden)
+    torch.testing.assert_close(logits, hidden @ found.t(), rtol=1e-4, atol=1e-5)
+    logits.square().sum().backward()
+    torch.testing.assert_close(hidden.grad, 2 * (hidden @ found.t()).detach() @ found, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("keep", [{}, {"expand": "float32"}])
 @pytest.mark.parametrize("ids", [[-1], [ROWS], [0, 1, -ROWS], [5] * 50 + [10**12]])
 def test_ids_outside_the_table_raise(ids, keep):
     layer = CodedEmbedding(table(), **keep)
@@ -139,13 +163,13 @@ def test_weights_that_are_trained_count_at_once():
         close(layer(ids), 2 * before)
 
 
-KEPT = pytest.mark.parametrize("keep", [{}, {"expand_below": "1MB"}])
+KEPT = pytest.mark.parametrize("keep", [{}, {"expand": "float32"}])
 STATE = {"linear": "codebook_scale", "rotated-product": "basis_scale", "lstm": "bias", "scaled-linear": "scale_levels"}
 
 
 def rounded(layer) -> torch.Tensor:
     """What a new layer with the state of this one gives, by torch's operators alone."""
-    other = CodedEmbedding.from_config({**layer.config, "expand_below": None})
+    other = CodedEmbedding.from_config({**layer.config, "expand": None})
     other.load_state_dict(layer.state_dict())
     return other.composed(torch.arange(ROWS))
 
@@ -252,7 +276,7 @@ def test_inference_mode_and_other_integers():
     layer, expected = CodedEmbedding(table()), full(table())
     with torch.inference_mode():
         close(layer(torch.tensor([3, 4])), expected[[3, 4]])
-        made_inside = [CodedEmbedding(table(), **keep) for keep in ({}, {"expand_below": "1MB"})]
+        made_inside = [CodedEmbedding(table(), **keep) for keep in ({}, {"expand": "float32"})]
     for other in [*made_inside, CodedEmbedding(table())]:
         with torch.inference_mode():
             close(other(torch.tensor([3, 4])), expected[[3, 4]])

@@ -103,7 +103,7 @@ def coded(words) -> CodedTable:
 
 def quantized(table: VectorTable, length: int, size: int) -> CodedTable:
     """A product code whose codewords are rows of the table: no learning, and the same every time."""
-    spec = kdcode.codec.CodecSpec.named("product", table.embedding_dim, size, length, codebook_dtype="float32")
+    spec = kdcode.codec.CodewordSpec.named("product", table.embedding_dim, size, length, codebook_dtype="float32")
     codebook = np.zeros((length, size, spec.codeword_dim), dtype=np.float32)
     picked = np.random.default_rng(0).choice(len(table), size, replace=False)
     codes = np.zeros((len(table), length), dtype=np.int64)

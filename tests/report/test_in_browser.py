@@ -367,7 +367,7 @@ def test_every_kind_of_codec(opened, tmp_path, kind):
 def shown_integers(coded, symbol):
     """What the page has for a code: levels with their signs, and other code values as they are."""
     code = coded.code_of(symbol)
-    if coded.spec.has_codewords:
+    if coded.codewords is not None:
         return list(code)
     return [(value + 1) // 2 if value % 2 else -value // 2 for value in code[: coded.embedding_dim]]
 

@@ -21,6 +21,9 @@ from kdcode.stream_storage import writing_table
 from kdcode.symbols import RowNumbers
 
 _APPENDED = ("appended_rows", "appended_error", "appended_squared_length")
+_MOST_ROWS = 1 << 48
+_MOST_ERROR = 1e80
+"""More than squares of float32 numbers add up to."""
 
 
 @dataclass(frozen=True)
@@ -132,12 +135,23 @@ def _provenance(table: CodedTable, losses: RowLosses) -> dict[str, Any]:
     """
     before = table.provenance
     rows, squared, energy = losses.rows, losses.squared, losses.energy
-    earlier = before.get("appended")
-    if isinstance(earlier, dict) and all(type(earlier.get(name)) in (int, float) for name in _APPENDED):
-        length = earlier["appended_rows"] * earlier["appended_squared_length"]
-        rows += int(earlier["appended_rows"])
-        squared += earlier["appended_error"] * length
-        energy += length
+    earlier = _earlier(before.get("appended"))
+    if earlier is not None:
+        count, error, mean_energy = earlier
+        rows, squared, energy = rows + count, squared + error * count * mean_energy, energy + count * mean_energy
     values = (rows, squared / energy if energy else 0.0, energy / rows)
     learned = before.get("taken_from", {"rows": len(table), **before})
     return {"taken_from": learned, "appended": dict(zip(_APPENDED, values, strict=True))}
+
+
+def _earlier(values: Any) -> tuple[int, float, float] | None:  # noqa: ANN401 - what a file says
+    """Rows that were appended before, their error and their mean squared length; None where a file has no such numbers.
+
+    Provenance is text of strangers, which no reader depends on: numbers that cannot be are left out.
+    """
+    if not isinstance(values, dict) or any(type(values.get(name)) not in (int, float) for name in _APPENDED):
+        return None
+    rows, *errors = (values[name] for name in _APPENDED)
+    if type(rows) is not int or not 0 <= rows < _MOST_ROWS or not all(0 <= error < _MOST_ERROR for error in errors):
+        return None
+    return rows, float(errors[0]), float(errors[1])

@@ -126,7 +126,7 @@ class Manifest:
             text = ""
         try:
             return cls._parsed(json.loads(text))
-        except (ValueError, KeyError, TypeError, KdcodeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, KdcodeError) as error:
             raise CheckpointError(
                 f"{path}: not a manifest of this version of `kdcode encode`; name another folder, or give force= to "
                 "start over"
@@ -134,10 +134,16 @@ class Manifest:
 
     @classmethod
     def _parsed(cls, values: dict[str, Any]) -> Manifest:
+        """A manifest from JSON values; work and memory stay in proportion to their text."""
         if values["format"] != FORMAT:
             raise ValueError(values["format"])
-        parts = tuple(Part(str(part["name"]), str(part["fingerprint"]), int(part["rows"])) for part in values["parts"])
+        parts = tuple(Part(str(part["name"]), str(part["fingerprint"]), part["rows"]) for part in values["parts"])
+        if any(type(part.rows) is not int or part.rows < 0 for part in parts):
+            raise ValueError("rows")
         settings = EncodeSettings(**values["settings"])
+        # Slices are listed only where the file lists as many: a few bytes may claim any number of rows.
+        if len(values["slices"]) != sum(-(-part.rows // settings.rows_per_slice) for part in parts):
+            raise ValueError("slices")
         found = cls(str(values["codebook"]), settings, bool(values["has_symbols"]), parts)
         if values["slices"] != found._listed_slices():
             raise ValueError("slices")

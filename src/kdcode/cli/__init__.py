@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from types import TracebackType
 from typing import Any, cast
@@ -64,6 +65,12 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         return cast("click.Command", import_module(f"kdcode.cli.{cmd_name.replace('-', '_')}").command)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401 - click's own signature
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, 1)
+            ctx.fail(f"no such command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:  # noqa: ANN401 - click's own signature
         with _safe_usage_errors():

@@ -37,7 +37,7 @@ def command(file: str, prefix: str | None, min_group: int | None, limit: int, as
 
     coded = load(input_file(file))
     least = min_group or (2 if prefix is None else 1)
-    if prefix is not None and not coded.spec.has_codewords:
+    if prefix is not None and coded.codewords is None:
         raise OptionError(
             "--prefix: this table has transform codes, whose integers are levels of coordinates and not codewords, so "
             "that codes that start alike have little in common; leave it out"
@@ -53,7 +53,7 @@ def command(file: str, prefix: str | None, min_group: int | None, limit: int, as
         for code, rows in listed:
             click.echo(f"{page.code_text(code, coded.spec)}  {_words(coded, rows)}")
     if not groups:
-        hint = "; --prefix shows codes that begin alike" if coded.spec.has_codewords else ""
+        hint = "; --prefix shows codes that begin alike" if coded.codewords is not None else ""
         click.echo(f"no code here has {least} or more symbols{hint}", err=True)
     elif len(groups) > len(listed):
         click.echo(f"… and {len(groups) - len(listed):,} more groups; --limit 0 shows all", err=True)

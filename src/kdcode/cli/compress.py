@@ -183,7 +183,7 @@ def _compress_on_ranks(
 
 
 def _check_promise(coded: CodedTable, target: str, promised: Sizes) -> None:
-    kept = coded.sizes.total <= promised.total if not coded.spec.has_codewords else coded.sizes == promised
+    kept = coded.sizes.total <= promised.total if coded.codewords is None else coded.sizes == promised
     if not kept:
         raise StorageError(f"{target}: holds {coded.sizes.as_dict()} where {promised.as_dict()} were promised")
 

@@ -18,7 +18,7 @@ from kdcode.wording import percent, shared_codes
 
 if TYPE_CHECKING:
     from kdcode.arrays import FloatArray
-    from kdcode.codec import CodecSpec, Sizes
+    from kdcode.codec import CodecSpec, Sizes, TransformSpec
     from kdcode.coded import CodedTable
     from kdcode.evaluation import RowMatch
     from kdcode.options import CompressOptions
@@ -38,7 +38,7 @@ def describe(coded: CodedTable, path: str) -> dict[str, Any]:
     """Everything that `info` says of a file, by name, as JSON values."""
     file_bytes = Path(path).stat().st_size
     count, dim, sizes = len(coded), coded.embedding_dim, coded.sizes
-    shape = _CODEWORD_FACTS if coded.spec.has_codewords else _TRANSFORM_FACTS
+    shape = _TRANSFORM_FACTS if coded.codewords is None else _CODEWORD_FACTS
     return {
         "file": path,
         "file_bytes": file_bytes,
@@ -46,7 +46,7 @@ def describe(coded: CodedTable, path: str) -> dict[str, Any]:
         "num_embeddings": count,
         "embedding_dim": dim,
         **{name: getattr(coded.spec, name) for name in shape},
-        "rotated": coded.spec.basis if not coded.spec.has_codewords else coded.spec.is_rotated,
+        "rotated": coded.spec.is_rotated,
         "bits": coded.spec.bits,
         "parameters": coded.spec.parameters,
         "original_bytes": 4 * count * dim,
@@ -180,22 +180,12 @@ def code_text(code: Sequence[int], spec: CodecSpec) -> str:
 
 def code_shape(coded: CodedTable) -> dict[str, str]:
     """What the codes of a file are, by what it is called."""
-    from kdcode.codec import TransformSpec
+    from kdcode.codec import CodewordSpec, TransformSpec
 
     spec = coded.spec
     if isinstance(spec, TransformSpec):
-        lengths = f" on average, {len(spec.lengths)} lengths from {min(spec.lengths)} to {max(spec.lengths)}"
-        together = spec.rows_per_block
-        mean = coded.packed.nbytes * together / len(coded) if len(coded) else spec.mean_length
-        each = f"{mean:.1f} bytes{lengths}" if len(spec.lengths) > 1 else f"{spec.lengths[0]} bytes"
-        each += f", for blocks of {together} rows" if together > 1 else ""
-        rotation = f"rotation of {spec.reflections} reflections"
-        return {
-            "code": f"a level for each dimension, {each}",
-            "composition": f"transform, {rotation if spec.reflections else 'no rotation'}, {spec.states} states",
-            "tables": f"{spec.weights:,} weights of levels, in {spec.contexts} contexts",
-            **({"centroids": f"{spec.centroids:,}, {spec.centroid_bits} bits a number"} if spec.centroids else {}),
-        }
+        return _transform_shape(coded, spec)
+    assert isinstance(spec, CodewordSpec)  # noqa: S101 - for the type checker
     scale = f", {spec.scale_bits} bits of scale" if spec.scale_bits else ""
     groups = f" of {spec.groups} groups" if spec.composition == "grouped" else ""
     rotated = ", rotated" if spec.is_rotated else ""
@@ -204,6 +194,21 @@ def code_shape(coded: CodedTable) -> dict[str, str]:
         "code": f"K={spec.codebook_size}, D={spec.code_length}{scale}, {spec.bits} bits per symbol",
         "composition": f"{spec.composition}{groups}, {codewords}{rotated}",
         "parameters": f"{spec.parameters:,} (excluding codes)",
+    }
+
+
+def _transform_shape(coded: CodedTable, spec: TransformSpec) -> dict[str, str]:
+    lengths = f" on average, {len(spec.lengths)} lengths from {min(spec.lengths)} to {max(spec.lengths)}"
+    together = spec.rows_per_block
+    mean = coded.packed.nbytes * together / len(coded) if len(coded) else spec.mean_length
+    each = f"{mean:.1f} bytes{lengths}" if len(spec.lengths) > 1 else f"{spec.lengths[0]} bytes"
+    each += f", for blocks of {together} rows" if together > 1 else ""
+    rotation = f"rotation of {spec.reflections} reflections"
+    return {
+        "code": f"a level for each dimension, {each}",
+        "composition": f"transform, {rotation if spec.reflections else 'no rotation'}, {spec.states} states",
+        "tables": f"{spec.weights:,} weights of levels, in {spec.contexts} contexts",
+        **({"centroids": f"{spec.centroids:,}, {spec.centroid_bits} bits a number"} if spec.centroids else {}),
     }
 
 

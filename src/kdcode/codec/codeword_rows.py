@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from kdcode import _core
 from kdcode.arrays import FloatArray, IntArray
-from kdcode.codec.spec import LSTM, CodecSpec
+from kdcode.codec.codeword_spec import CodewordSpec
+from kdcode.codec.spec import LSTM
 from kdcode.stored_array import ArrayInFile, StoredArray
 
 _WORK_A_CALL = 1 << 27
@@ -38,7 +39,7 @@ class CodewordRows:
 
     def __init__(
         self,
-        spec: CodecSpec,
+        spec: CodewordSpec,
         tensors: Tensors,
         packed: ArrayInFile,
         widths: tuple[int, int] | None = None,
@@ -129,7 +130,7 @@ class CodewordRows:
             _ = self._file[first : first + _ROWS_CHECKED]
 
 
-def _core_codec(spec: CodecSpec, tensors: Tensors) -> _core.Codewords:
+def _core_codec(spec: CodewordSpec, tensors: Tensors) -> _core.Codewords:
     """The codec of the core that reads these tensors."""
 
     def array(name: str, absent: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -147,7 +148,7 @@ def _core_codec(spec: CodecSpec, tensors: Tensors) -> _core.Codewords:
     return _core.sums(*numbers, spec.embedding_dim, spec.groups)
 
 
-def _work_of(spec: CodecSpec) -> int:
+def _work_of(spec: CodewordSpec) -> int:
     """Multiplications for each row."""
     steps = spec.code_length * spec.codeword_dim
     gates = 4 * spec.codeword_dim if spec.kind == LSTM else 0

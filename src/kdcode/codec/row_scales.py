@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import DoubleArray, FloatArray
-from kdcode.codec.spec import MAX_SCALE_BITS
+from kdcode.codec.codeword_spec import MAX_SCALE_BITS
 from kdcode.errors import OptionError
 
 _ITERATIONS = 20

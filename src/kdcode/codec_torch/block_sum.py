@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch.lookup import flat_codes, lookup
 from kdcode.codec_torch.module import CodecModule, Weights
 
@@ -28,7 +28,7 @@ class BlockSumModule(CodecModule):
                 nn.init.normal_(self.basis, 0, self.spec.inner_dim**-0.5, generator=generator)
 
     @classmethod
-    def compose_words(cls, spec: CodecSpec, weights: Weights, words: Tensor) -> Tensor:
+    def compose_words(cls, spec: CodewordSpec, weights: Weights, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors, before row scales."""
         if spec.groups == spec.code_length:
             sums = words
@@ -41,7 +41,7 @@ class BlockSumModule(CodecModule):
         return _from_blocks(spec, sums, weights.get("basis"))
 
     @classmethod
-    def compose_codes(cls, spec: CodecSpec, weights: Weights, codes: Tensor) -> Tensor:
+    def compose_codes(cls, spec: CodewordSpec, weights: Weights, codes: Tensor) -> Tensor:
         """(n, D) or (n, columns) codes to (n, d) vectors: fused sums over codewords, no (n, D, e) array."""
         if spec.groups == spec.code_length:  # nothing is added up
             return _from_blocks(spec, lookup(codes[:, : spec.code_length], weights["codebook"]), weights.get("basis"))
@@ -56,7 +56,7 @@ class BlockSumModule(CodecModule):
         return _from_blocks(spec, sums.unflatten(0, (codes.shape[0], spec.groups)), weights.get("basis"))
 
     @classmethod
-    def dot_products(cls, spec: CodecSpec, weights: Weights, vectors: Tensor) -> Tensor:
+    def dot_products(cls, spec: CodewordSpec, weights: Weights, vectors: Tensor) -> Tensor:
         """(n, d) vectors to their (D·K, n) dot products with all codewords; vectors go through the basis first."""
         basis, codebook = weights.get("basis"), weights["codebook"]
         inner = (vectors if basis is None else vectors @ basis.t()).t()
@@ -77,7 +77,7 @@ class BlockSumModule(CodecModule):
         return gain.expand(self.spec.code_length)
 
 
-def _from_blocks(spec: CodecSpec, sums: Tensor, basis: Tensor | None) -> Tensor:
+def _from_blocks(spec: CodewordSpec, sums: Tensor, basis: Tensor | None) -> Tensor:
     """(n, G, e) sums of blocks to (n, d) vectors."""
     if spec.inner_dim % spec.groups == 0:
         coordinates = sums.flatten(1)

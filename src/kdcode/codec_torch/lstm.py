@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch.lstm_scan import LstmScan
 from kdcode.codec_torch.module import CodecModule, Weights
 
@@ -33,7 +33,7 @@ class LstmModule(CodecModule):
         self.basis.div_(self.compose(codes).std().clamp_min(1e-12))
 
     @classmethod
-    def compose_words(cls, spec: CodecSpec, weights: Weights, words: Tensor) -> Tensor:
+    def compose_words(cls, spec: CodewordSpec, weights: Weights, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors, before row scales."""
         recurrent = weights["recurrent"]
         total: Tensor = LstmScan.apply(words.to(recurrent.dtype), recurrent, weights["bias"])

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kdcode.codec import Codec, CodecSpec, make_codec
+from kdcode.codec import CodewordCodec, CodewordSpec, make_codec
 from kdcode.codec_torch.lookup import lookup, scale_rows
 
 Weights = Mapping[str, Tensor]
-"""Float weights by name, as in `CodecSpec.weight_shapes`."""
+"""Float weights by name, as in `CodewordSpec.weight_shapes`."""
 
 
 class CodecModule(nn.Module):
@@ -36,7 +36,7 @@ class CodecModule(nn.Module):
 
     def __init__(
         self,
-        spec: CodecSpec,
+        spec: CodewordSpec,
         *,
         device: torch.device | str | None = None,
         generator: torch.Generator | None = None,
@@ -55,17 +55,17 @@ class CodecModule(nn.Module):
         raise NotImplementedError
 
     @classmethod
-    def compose_words(cls, spec: CodecSpec, weights: Weights, words: Tensor) -> Tensor:
+    def compose_words(cls, spec: CodewordSpec, weights: Weights, words: Tensor) -> Tensor:
         """(n, D, e) codewords to (n, d) vectors, before row scales."""
         raise NotImplementedError
 
     @classmethod
-    def compose_codes(cls, spec: CodecSpec, weights: Weights, codes: Tensor) -> Tensor:
+    def compose_codes(cls, spec: CodewordSpec, weights: Weights, codes: Tensor) -> Tensor:
         """(n, D) or (n, columns) codes to (n, d) vectors, before row scales."""
         return cls.compose_words(spec, weights, lookup(codes[:, : spec.code_length], weights["codebook"]))
 
     @classmethod
-    def dot_products(cls, spec: CodecSpec, weights: Weights, vectors: Tensor) -> Tensor:
+    def dot_products(cls, spec: CodewordSpec, weights: Weights, vectors: Tensor) -> Tensor:
         """(n, d) vectors to their (D·K, n) dot products with all codewords, where vectors are sums of codewords.
 
         Added up over the positions of a code, they are the dot products with its vector, before row scales.
@@ -108,7 +108,7 @@ class CodecModule(nn.Module):
         """(D,) mean squared change of the vector per squared change of each position's codeword, near (n, D, e)."""
         raise NotImplementedError
 
-    def to_codec(self, codebook_dtype: str | None = None) -> Codec:
+    def to_codec(self, codebook_dtype: str | None = None) -> CodewordCodec:
         """The numpy twin, with weights rounded to a number type, the spec's own where left out."""
         spec = self.spec if codebook_dtype is None else replace(self.spec, codebook_dtype=codebook_dtype)
         weights = {name: _array(self.get_parameter(name)) for name in spec.weight_shapes()}
@@ -117,7 +117,7 @@ class CodecModule(nn.Module):
         return make_codec(spec, weights)
 
     @torch.no_grad()
-    def load_codec(self, codec: Codec) -> None:
+    def load_codec(self, codec: CodewordCodec) -> None:
         """Take over the weights of a codec of the same shape."""
         for name, value in codec.weights().items():
             self.get_parameter(name).copy_(torch.from_numpy(np.array(value)))
@@ -129,10 +129,8 @@ class CodecModule(nn.Module):
         return shape_of(self.spec)
 
 
-def shape_of(spec: CodecSpec) -> str:
+def shape_of(spec: CodewordSpec) -> str:
     """The shape of a codec for printing."""
-    if not spec.has_codewords:
-        return f"{spec.words}, embedding_dim={spec.embedding_dim}"
     return (
         f"{spec.composition}, codebook_size={spec.codebook_size}, code_length={spec.code_length}, "
         f"codeword_dim={spec.codeword_dim}, embedding_dim={spec.embedding_dim}"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from kdcode.codec import Codec, codec_from_tensors
+from kdcode.codec import Codec, CodewordSpec, codec_from_tensors
 from kdcode.codec_torch.kinds import CODEC_MODULES
 from kdcode.codec_torch.lookup import lookup, scale_rows
 from kdcode.codec_torch.module import shape_of
@@ -48,14 +48,17 @@ class StoredCodec(nn.Module):
         for name, array in codec.tensors().items():
             self.register_buffer(name, torch.tensor(for_torch(array), device=device))
         self._computed_in = _type_for(codec)
-        _ = self.spec.blocks  # kept by the spec from here on: torch.compile cannot compute a cached property
-        self._others = tuple(name for name in self.spec.weight_shapes() if name != "codebook")
+        self._others: tuple[str, ...] = ()
+        if isinstance(codec.spec, CodewordSpec):
+            _ = codec.spec.blocks  # kept by the spec from here on: torch.compile cannot compute a cached property
+            self._others = tuple(name for name in codec.spec.weight_shapes() if name != "codebook")
 
     def decode(self, codes: Tensor) -> Tensor:
         """(n, columns) codes to (n, d) vectors."""
-        if not self.spec.has_codewords:
+        spec = self.spec
+        if not isinstance(spec, CodewordSpec):
             return torch.from_numpy(self.in_numpy().decode(codes.cpu().numpy())).to(codes.device, self.dtype)
-        spec, kind = self.spec, CODEC_MODULES[self.spec.kind]
+        kind = CODEC_MODULES[spec.kind]
         weights = {name: self._floats(name) for name in self._others}
         # Fewer codewords are expanded by taking those of the codes first, unless there are many codes. Half as many as
         # codewords is where it turns, since sums of codes under a whole codebook are fused. A graph that is compiled or
@@ -127,8 +130,9 @@ class StoredCodec(nn.Module):
 
     def extra_repr(self) -> str:
         """The shape and the types for printing."""
-        stored = f", codebook_dtype={self.spec.codebook_dtype}" if self.spec.has_codewords else ""
-        return f"{shape_of(self.spec)}{stored}, dtype={self.dtype}"
+        if isinstance(self.spec, CodewordSpec):
+            return f"{shape_of(self.spec)}, codebook_dtype={self.spec.codebook_dtype}, dtype={self.dtype}"
+        return f"{self.spec.words}, embedding_dim={self.spec.embedding_dim}, dtype={self.dtype}"
 
 
 def _type_for(codec: Codec) -> torch.dtype:

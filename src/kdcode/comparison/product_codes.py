@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kdcode.codec import CodecSpec, make_codec
+from kdcode.codec import CodewordSpec, make_codec
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.coded import CodedTable
 from kdcode.learning.linalg.kmeans import kmeans, nearest
@@ -23,12 +23,12 @@ _SAMPLE, _JUDGED = 1 << 14, 1 << 12
 """Rows of a large table that the size of codebooks is chosen with: to learn from, and to judge by."""
 
 
-def fitting_specs(rows: int, dim: int, most: int) -> Iterator[CodecSpec]:
+def fitting_specs(rows: int, dim: int, most: int) -> Iterator[CodewordSpec]:
     """For each size of codebook the longest code of a table of N x d that fits into so many bytes."""
     for size in _CODEBOOK_SIZES:
         if size > max(2, rows // 2):
             return
-        specs = (CodecSpec.named("product", dim, size, length) for length in range(dim, 0, -1))
+        specs = (CodewordSpec.named("product", dim, size, length) for length in range(dim, 0, -1))
         fitting = next((spec for spec in specs if spec.sizes(rows).embedding <= most), None)
         if fitting is not None:
             yield fitting
@@ -59,11 +59,11 @@ def product_codes(table: VectorTable, most: int, seed: int = 0) -> CodedTable | 
 class _Learned(NamedTuple):
     """The (D, K, e) codewords of product codes."""
 
-    spec: CodecSpec
+    spec: CodewordSpec
     words: Tensor
 
     @classmethod
-    def of(cls, vectors: Tensor, spec: CodecSpec, seed: int) -> _Learned:
+    def of(cls, vectors: Tensor, spec: CodewordSpec, seed: int) -> _Learned:
         """Learn from (N, d) vectors: k-means from drawn seeds in each block."""
         words = torch.zeros(spec.weight_shapes()["codebook"])
         for number, block in enumerate(spec.blocks):

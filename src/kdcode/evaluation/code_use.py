@@ -71,7 +71,7 @@ def code_use(coded: CodedTable) -> CodeUse | None:
         NoRowsError: this is a codebook.
     """
     coded.require_rows()
-    if not coded.spec.has_codewords:
+    if coded.codewords is None:
         return None
     length, size = coded.code_length, coded.codebook_size
     counts, places = np.zeros(length * size, dtype=np.int64), np.arange(length) * size

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode.arrays import FloatArray, described
-from kdcode.codec.spec import LSTM, CodecSpec
+from kdcode.codec import CodewordCodec, CodewordSpec
+from kdcode.codec.spec import LSTM
 from kdcode.coded import CodedTable
 from kdcode.errors import MissingExtraError, OptionError
 from kdcode.integrations.exported_files import exported
@@ -54,13 +55,13 @@ def faiss_index(table: TableMapping, metric: str = "dot") -> Any:  # noqa: ANN40
         StorageError: the table has codes that are not valid.
     """
     faiss = _faiss()
-    _check(table, metric)
-    if not isinstance(table, CodedTable):
+    codec = _check(table, metric)
+    if codec is None or not isinstance(table, CodedTable):
         return _flat_index(faiss, table, metric)
-    spec, basis = table.spec, table.codec.basis
+    spec, basis = codec.spec, codec.basis
     if spec.groups == spec.code_length and (basis is None or metric == "dot" or _keeps_distances(basis)):
-        return _product_index(faiss, table, metric)
-    return _sum_index(faiss, table, metric)
+        return _product_index(faiss, table, codec, metric)
+    return _sum_index(faiss, table, codec, metric)
 
 
 def export_faiss(
@@ -105,7 +106,7 @@ def _faiss() -> Any:  # noqa: ANN401 - the module
     return faiss
 
 
-def _check(table: TableMapping, metric: str) -> None:
+def _check(table: TableMapping, metric: str) -> CodewordCodec | None:
     """Refuse what faiss cannot search, before anything of it is read."""
     if not isinstance(table, TableMapping):
         raise OptionError(f"expected a table, got {described(table)}; kdcode.load(path) reads one from a .kdc file")
@@ -117,30 +118,30 @@ def _check(table: TableMapping, metric: str) -> None:
         )
     if metric not in METRICS:
         raise OptionError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    if isinstance(table, CodedTable):
-        _check_codec(table)
+    return _checked_codec(table) if isinstance(table, CodedTable) else None
 
 
-def _check_codec(coded: CodedTable) -> None:
-    spec = coded.spec
+def _checked_codec(coded: CodedTable) -> CodewordCodec:
+    codec = coded.codewords
     otherwise = "search with kdcode's own neighbors, or decode all vectors: coded.to_table().to_faiss()"
-    if not spec.has_codewords:
+    if codec is None:
         raise OptionError(
             "faiss adds codewords up, and transform codes have none: compress with codewords=True (--codewords), "
             f"{otherwise}"
         )
-    if spec.kind == LSTM:
+    if codec.spec.kind == LSTM:
         raise OptionError(f"faiss adds codewords up and cannot run an LSTM over them; {otherwise}")
-    if spec.scale_bits:
+    if codec.spec.scale_bits:
         raise OptionError(
-            f"faiss has no row scales, and this table has {spec.scale_bits} bits of them (scale_bits); {otherwise}; or "
-            "compress again without them"
+            f"faiss has no row scales, and this table has {codec.spec.scale_bits} bits of them (scale_bits); "
+            f"{otherwise}; or compress again without them"
         )
-    if coded.codec.may_overflow:
+    if codec.may_overflow:
         raise OptionError(
             "the codewords of this table are so large that sums of them may leave float32, which is all that faiss "
             "computes in; scale the table down and compress it again"
         )
+    return codec
 
 
 def _keeps_distances(basis: FloatArray) -> bool:
@@ -156,24 +157,24 @@ def _flat_index(faiss: Any, table: TableMapping, metric: str) -> Any:  # noqa: A
     return index
 
 
-def _product_index(faiss: Any, coded: CodedTable, metric: str) -> Any:  # noqa: ANN401
+def _product_index(faiss: Any, coded: CodedTable, codec: CodewordCodec, metric: str) -> Any:  # noqa: ANN401
     """An `IndexPQ`, behind a transform of queries where vectors have a basis or blocks of several widths."""
-    spec, bits = coded.spec, coded.spec.widths[0]
+    spec, bits = codec.spec, codec.spec.widths[0]
     width = 3 if spec.codeword_dim == 2 and 1 << bits < _FEWEST_PAIRS else spec.codeword_dim
     words = np.zeros((spec.code_length, spec.codebook_size, width), dtype=np.float32)
     places = np.full((spec.code_length, width), -1)  # which coordinate of a vector stands where; -1 for none
     for position, block in enumerate(spec.blocks):
-        words[position, :, : block.width] = coded.codec.codebook[position, :, : block.width]
+        words[position, :, : block.width] = codec.codebook[position, :, : block.width]
         places[position, : block.width] = np.arange(block.columns.start, block.columns.stop)
     _check_lengths(words, metric)
     index = faiss.IndexPQ(places.size, spec.code_length, bits, _metric(faiss, metric))
     faiss.copy_array_to_vector(_padded(words, bits).reshape(-1), index.pq.centroids)
     _add(faiss, index, coded.checked_rows())
-    transform = _transform(faiss, spec, coded.codec.basis, places.reshape(-1))
+    transform = _transform(faiss, spec, codec.basis, places.reshape(-1))
     return index if transform is None else faiss.IndexPreTransform(transform, index)
 
 
-def _transform(faiss: Any, spec: CodecSpec, basis: FloatArray | None, places: npt.NDArray[np.int64]) -> Any:  # noqa: ANN401
+def _transform(faiss: Any, spec: CodewordSpec, basis: FloatArray | None, places: npt.NDArray[np.int64]) -> Any:  # noqa: ANN401
     """What is done to queries before a search, and undone to vectors that are reconstructed; None for nothing.
 
     Args:
@@ -198,10 +199,10 @@ def _transform(faiss: Any, spec: CodecSpec, basis: FloatArray | None, places: np
     return linear
 
 
-def _sum_index(faiss: Any, coded: CodedTable, metric: str) -> Any:  # noqa: ANN401
+def _sum_index(faiss: Any, coded: CodedTable, codec: CodewordCodec, metric: str) -> Any:  # noqa: ANN401
     """An `IndexLocalSearchQuantizer`, with codewords as they are after the basis, in all d coordinates."""
-    spec, bits, kinds = coded.spec, coded.spec.widths[0], faiss.AdditiveQuantizer
-    words = _whole_words(coded)
+    spec, bits, kinds = codec.spec, codec.spec.widths[0], faiss.AdditiveQuantizer
+    words = _whole_words(codec)
     _check_lengths(words, metric)
     search = kinds.ST_LUT_nonorm if metric == "dot" else kinds.ST_norm_float
     index = faiss.IndexLocalSearchQuantizer(spec.embedding_dim, spec.code_length, bits, _metric(faiss, metric), search)
@@ -211,13 +212,13 @@ def _sum_index(faiss: Any, coded: CodedTable, metric: str) -> Any:  # noqa: ANN4
     return index
 
 
-def _whole_words(coded: CodedTable) -> FloatArray:
+def _whole_words(codec: CodewordCodec) -> FloatArray:
     """(D, K, d) codewords whose sums are the vectors: times the basis, and zero outside their block."""
-    spec, basis = coded.spec, coded.codec.basis
+    spec, basis = codec.spec, codec.basis
     words = np.zeros((spec.code_length, spec.codebook_size, spec.embedding_dim), dtype=np.float32)
     for block in spec.blocks:
         for position in range(block.positions.start, block.positions.stop):
-            part = coded.codec.codebook[position, :, : block.width]
+            part = codec.codebook[position, :, : block.width]
             if basis is None:
                 words[position, :, block.columns] = part
             else:

@@ -28,19 +28,25 @@ def pq_codebook(coded: CodedTable) -> FloatArray:
     Raises:
         OptionError: Lance has no index for codes of this kind.
     """
-    spec = coded.spec
+    spec, codec = coded.spec, coded.codewords
     fault = None
-    if not spec.has_codewords or spec.basis or spec.scale_bits or spec.groups != spec.code_length:
-        kind = "rotated " * spec.is_rotated + spec.composition + " codes" + " with row scales" * (spec.scale_bits > 0)
+    if codec is None or codec.spec.basis or codec.spec.scale_bits or codec.spec.groups != spec.code_length:
+        scaled = codec is not None and codec.spec.scale_bits > 0
+        kind = (
+            "rotated " * (codec is not None and spec.is_rotated)
+            + spec.composition
+            + " codes"
+            + " with row scales" * scaled
+        )
         fault = f"product codes without a rotation or row scales, got {kind}"
     elif spec.embedding_dim % spec.code_length:
         fault = f"blocks of one width, got {spec.embedding_dim} dimensions in {spec.code_length} blocks"
     elif spec.codebook_size > CODEBOOK_SIZE:
         fault = f"at most {CODEBOOK_SIZE} codewords for each block, got {spec.codebook_size}"
-    if fault is not None:
+    if codec is None or fault is not None:
         raise OptionError(
             f"a codebook of Lance has {fault}; compress with composition='product', rotation=False, a codebook_size of "
             f"at most {CODEBOOK_SIZE} and a code_length that divides the dimensions"
         )
     numbers = np.arange(CODEBOOK_SIZE)
-    return coded.codec.codebook[:, np.where(numbers < spec.codebook_size, numbers, 0)]
+    return codec.codebook[:, np.where(numbers < spec.codebook_size, numbers, 0)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from kdcode._version import __version__
 from kdcode.arrays import described, rows_at_once
+from kdcode.codec import CodewordCodec
 from kdcode.codec.spec import LSTM
 from kdcode.coded import CodedTable
 from kdcode.errors import FormatError, LimitError, MissingExtraError, OptionError
@@ -81,11 +82,11 @@ def export_onnx(
 
 def onnx_model(coded: CodedTable, *, rank: int = 1) -> ModelProto:
     """The model of `export_onnx` in memory, to be joined to others by `onnx.compose.merge_models`."""
-    _check_table(coded, rank)
+    codec = _check_table(coded, rank)
     from onnx import TensorProto, checker, helper
 
     graph = Graph()
-    add_lookup(graph, coded)
+    add_lookup(graph, coded, codec)
     shape = {1: ["rows"], 2: ["batch", "length"]}.get(rank, [f"axis{number}" for number in range(rank)])
     opset = helper.make_opsetid("", OPSET)
     made = helper.make_graph(
@@ -117,8 +118,8 @@ def _facts(coded: CodedTable) -> dict[str, object]:
     return facts if fingerprint is None else {**facts, "fingerprint": fingerprint}
 
 
-def _check_table(coded: CodedTable, rank: int) -> None:
-    """Refuse what cannot be exported, before anything of it is read."""
+def _check_table(coded: CodedTable, rank: int) -> CodewordCodec:
+    """The codec of a table that can be exported; refuses any other before anything of it is read."""
     try:
         import onnx  # noqa: F401 - is it there?
     except ImportError:
@@ -130,7 +131,8 @@ def _check_table(coded: CodedTable, rank: int) -> None:
     coded.require_rows()
     if type(rank) is not int or not 1 <= rank <= MAX_RANK:
         raise OptionError(f"rank: expected a whole number from 1 to {MAX_RANK}, got {rank!r}")
-    if not coded.spec.has_codewords:
+    codec = coded.codewords
+    if codec is None:
         raise OptionError(
             "ONNX has no operators that read transform codes, which are entropy-coded; `kdcode expand` writes all "
             "vectors for other programs, or compress the table again with codewords=True (--codewords)"
@@ -140,11 +142,12 @@ def _check_table(coded: CodedTable, rank: int) -> None:
             f"an ONNX file holds less than 2 GiB, but codes and weights of this table take {coded.sizes.embedding:,} "
             "bytes; export it in parts: coded.select(slice(0, n)) is the table of the first n rows"
         )
-    if coded.spec.kind == LSTM and coded.codec.may_overflow:
+    if coded.spec.kind == LSTM and codec.may_overflow:
         raise OptionError(
             "the weights of this LSTM are so large that it has to be computed in float64, and onnxruntime computes an "
             "LSTM in float32 alone; scale the table down and compress it again"
         )
+    return codec
 
 
 def _onnxruntime() -> Any:  # noqa: ANN401 - the module, which has no types

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kdcode.codec.spec import LSTM, CodecSpec
+from kdcode.codec import CodewordCodec, CodewordSpec
+from kdcode.codec.spec import LSTM
 from kdcode.coded import CodedTable
 
 if TYPE_CHECKING:
@@ -60,13 +61,13 @@ class Graph:
         return self.node("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-def add_lookup(graph: Graph, coded: CodedTable) -> None:
+def add_lookup(graph: Graph, coded: CodedTable, codec: CodewordCodec) -> None:
     """Add everything between ids of any shape and ids.shape + (d,) vectors."""
     # With no ids at all, onnxruntime's ReduceSum keeps the axis that it sums over, and its LSTM ends the process: one
     # row more than was asked for is composed, and cut off again.
     ids = graph.node("Concat", _checked_ids(graph, len(coded)), graph.ints(0), axis=0)
     rows = graph.node("Gather", graph.tensor(coded.checked_rows(), name="codes"), ids, axis=0)
-    found = graph.node("Slice", _composed(graph, coded, rows), graph.ints(0), graph.ints(-1), graph.ints(0))
+    found = graph.node("Slice", _composed(graph, codec, rows), graph.ints(0), graph.ints(-1), graph.ints(0))
     shape = graph.node("Concat", graph.node("Shape", IDS), graph.ints(coded.embedding_dim), axis=0)
     graph.node("Reshape", found, shape, output=VECTORS, allowzero=1)
 
@@ -78,17 +79,17 @@ def _checked_ids(graph: Graph, count: int) -> str:
     return graph.node("Where", negative, graph.tensor(count, np.int64), flat)
 
 
-def _composed(graph: Graph, coded: CodedTable, rows: str) -> str:
+def _composed(graph: Graph, codec: CodewordCodec, rows: str) -> str:
     """(n, row bytes) packed rows to (n, d) float32 vectors."""
-    spec, dtype = coded.spec, coded.codec.dtype
-    words = _codewords(graph, coded, _unpacked(graph, rows, spec.widths[: spec.code_length], 0))
+    spec, dtype = codec.spec, codec.dtype
+    words = _codewords(graph, codec, _unpacked(graph, rows, spec.widths[: spec.code_length], 0))
     words = _as_type(graph, words, dtype)
-    found = _lstm_sum(graph, coded, words) if spec.kind == LSTM else _block_sums(graph, spec, words)
+    found = _lstm_sum(graph, codec, words) if spec.kind == LSTM else _block_sums(graph, spec, words)
     if spec.basis:
-        found = graph.node("MatMul", found, _as_type(graph, _weight(graph, coded, "basis"), dtype))
+        found = graph.node("MatMul", found, _as_type(graph, _weight(graph, codec, "basis"), dtype))
     if spec.scale_bits:
         level = _unpacked(graph, rows, spec.widths[spec.code_length :], sum(spec.widths[: spec.code_length]))
-        scales = graph.node("Gather", _weight(graph, coded, "scale_levels"), level)
+        scales = graph.node("Gather", _weight(graph, codec, "scale_levels"), level)
         found = graph.node("Mul", found, _as_type(graph, scales, dtype))
     return found if dtype == np.float32 else graph.cast(found, np.float32)
 
@@ -124,17 +125,17 @@ def _bytes_at(graph: Graph, rows: str, places: npt.NDArray[np.int64]) -> str:
     return graph.node("Gather", rows, graph.tensor(places, np.int32), axis=1)
 
 
-def _codewords(graph: Graph, coded: CodedTable, codes: str) -> str:
+def _codewords(graph: Graph, codec: CodewordCodec, codes: str) -> str:
     """(n, D) codes to (n, D, e) float32 codewords."""
-    spec = coded.spec
-    codebook = graph.node("Reshape", _weight(graph, coded, "codebook"), graph.ints(-1, spec.codeword_dim))
+    spec = codec.spec
+    codebook = graph.node("Reshape", _weight(graph, codec, "codebook"), graph.ints(-1, spec.codeword_dim))
     offsets = graph.tensor(spec.codebook_size * np.arange(spec.code_length), np.int64)
     return graph.node("Gather", codebook, graph.node("Add", codes, offsets), axis=0)
 
 
-def _weight(graph: Graph, coded: CodedTable, name: str) -> str:
+def _weight(graph: Graph, codec: CodewordCodec, name: str) -> str:
     """A stored tensor as float32, times the scales that float16 and int8 numbers have."""
-    numbers, scale = coded.codec.stored[name], coded.codec.stored.get(f"{name}_scale")
+    numbers, scale = codec.stored[name], codec.stored.get(f"{name}_scale")
     found = _floats(graph, numbers, name)
     return found if scale is None else graph.node("Mul", found, graph.tensor(scale, name=f"{name}_scale"))
 
@@ -150,7 +151,7 @@ def _as_type(graph: Graph, value: str, dtype: np.dtype[Any]) -> str:
     return value if dtype == np.float32 else graph.cast(value, dtype)
 
 
-def _block_sums(graph: Graph, spec: CodecSpec, words: str) -> str:
+def _block_sums(graph: Graph, spec: CodewordSpec, words: str) -> str:
     """(n, D, e) codewords to the (n, inner_dim) sums of the blocks; blocks of equal shape are summed together."""
     runs = [list(run) for _, run in groupby(spec.blocks, key=lambda block: (block.length, block.width))]
     parts = []
@@ -172,9 +173,9 @@ def _block_sums(graph: Graph, spec: CodecSpec, words: str) -> str:
     return parts[0] if len(parts) == 1 else graph.node("Concat", *parts, axis=1)
 
 
-def _lstm_sum(graph: Graph, coded: CodedTable, words: str) -> str:
+def _lstm_sum(graph: Graph, codec: CodewordCodec, words: str) -> str:
     """(n, D, e) codewords to the (n, e) sums of the hidden states of an LSTM, whose input weights are the identity."""
-    width, stored = coded.spec.codeword_dim, coded.codec.stored
+    width, stored = codec.spec.codeword_dim, codec.stored
     eye = graph.node("EyeLike", graph.node("ConstantOfShape", graph.ints(width, width)))  # takes no bytes of the file
     weights = graph.node("Unsqueeze", graph.node("Concat", *[eye] * 4, axis=0), graph.ints(0))
     recurrent = _floats(graph, stored["recurrent"][_GATE_ORDER].reshape(1, -1, width), "recurrent")

@@ -11,10 +11,12 @@ weight is loaded, so the full tables are never allocated. What is where is in th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from kdcode.codec_torch import StoredCodec
 from kdcode.errors import MissingExtraError, OptionError, StorageError
@@ -84,6 +86,8 @@ class CodedQuantizer(HfQuantizer):
                 _layer(model, place, entry, tables[entry["tied_to"]])
         self._tie_others(model, {_place(model, name): table for name, table in tables.items()})
         _forget_matrices(model)
+        guards = {rf"{re.escape(name)}\.weight$" for name in owners}
+        model._keys_to_ignore_on_load_unexpected = guards.union(model._keys_to_ignore_on_load_unexpected or ())
 
     def _tie_others(self, model: PreTrainedModel, tables: Mapping[str | None, CodedLayer]) -> None:
         """Tie output layers that the saved model did not have, and whose matrix is that of a coded layer."""
@@ -101,6 +105,18 @@ class CodedQuantizer(HfQuantizer):
                 _check_loaded(name, layer)
         _refuse_resizing(model)
         vars(model)["is_quantized"] = False  # half(), float() and training work as for any other model
+
+    def get_state_dict_and_metadata(self, model: PreTrainedModel) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """The tensors to save, with an empty one in the place of each matrix that codes replace.
+
+        Without `import kdcode` Transformers only warns of a method that it does not know, and draws random numbers for
+        embeddings that it does not find. A tensor of another size is an error.
+        """
+        state: dict[str, Tensor] = model.state_dict()
+        for name, entry in self.quantization_config.layers.items():
+            if entry.get("tied_to") is None:
+                state[f"{name}.weight"] = torch.zeros(0)
+        return state, {}
 
     def is_serializable(self) -> bool:
         """Always."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode.arrays import CHUNK_ROWS, IntArray
-from kdcode.codec import Codec
+from kdcode.codec import CodewordCodec
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec_torch.beam_search import encode
 from kdcode.coded import CodedTable
@@ -180,8 +180,8 @@ def _learned(
 
 
 def _with_row_scales(
-    table: VectorTable, parts: SampleParts, codes: npt.NDArray[np.int64], codec: Codec
-) -> tuple[npt.NDArray[np.int64], Codec]:
+    table: VectorTable, parts: SampleParts, codes: npt.NDArray[np.int64], codec: CodewordCodec
+) -> tuple[npt.NDArray[np.int64], CodewordCodec]:
     """(N, D + 1) codes with levels that were fitted to the rows to learn from, and their codec."""
     levelled = with_row_scales(parts.learned(table), codes[parts.kept], codec)[1]
     starts = range(0, len(table), CHUNK_ROWS)

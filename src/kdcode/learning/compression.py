@@ -12,6 +12,7 @@ import torch
 
 from kdcode._version import __version__
 from kdcode.arrays import checked_vectors
+from kdcode.codec import CodewordCodec
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec_torch.parallel import using_threads
 from kdcode.coded import CodedTable
@@ -164,7 +165,9 @@ class LearnedEncoder(NamedTuple):
     def encode(self, vectors: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Codes of (d,) or (n, d) vectors, of the table or not, by the network; as `CodedTable.encode` gives them."""
         array = checked_vectors(vectors, self.coded.embedding_dim)
-        codes = self.coded.codec.with_scale_level(np.atleast_2d(self.encoder.codes(array)), np.atleast_2d(array))
+        codec = self.coded.codec
+        assert isinstance(codec, CodewordCodec)  # noqa: S101 - for the type checker
+        codes = codec.with_scale_level(np.atleast_2d(self.encoder.codes(array)), np.atleast_2d(array))
         return codes.reshape(*array.shape[:-1], codes.shape[1])
 
 

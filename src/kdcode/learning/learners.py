@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import make_module
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.additive.annealing import SCHEDULES
@@ -41,7 +41,7 @@ _LSTM_ROUNDS = 2
 """Refinement rounds of an LSTM at most: its weights take much longer to solve for."""
 
 
-def learn_additive(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+def learn_additive(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> Solution:
     """Codes of sums by simulated annealing; see `kdcode.learning.additive`."""
     start = _start(training, spec, options.seed, run, _ADDITIVE, warm_start)
     if _is_past(run, _ADDITIVE):
@@ -50,7 +50,7 @@ def learn_additive(training: TrainingTable, spec: CodecSpec, options: CompressOp
     return Solution(learner.run(run, _ADDITIVE).codes, learner.module)
 
 
-def learn_codewords(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+def learn_codewords(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> Solution:
     """Codewords of sums for rows that are not in the table; see `kdcode.learning.additive.codebook_learner`."""
     learned, judged = left_to_judge(training, options.seed)
     start = _start(learned, spec, options.seed, run, _ADDITIVE, warm_start)
@@ -58,12 +58,12 @@ def learn_codewords(training: TrainingTable, spec: CodecSpec, options: CompressO
     return Solution(learner.run(run, _ADDITIVE).codes, learner.module)
 
 
-def codeword_work(spec: CodecSpec, effort: str) -> dict[int, list[float]]:
+def codeword_work(spec: CodewordSpec, effort: str) -> dict[int, list[float]]:
     """What `stage_work` gives, for a run of `learn_codewords`."""
     return {_ADDITIVE: [planned.work for planned in CODEBOOK_SCHEDULES[effort].plan(spec)]}
 
 
-def learn_by_gradient(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+def learn_by_gradient(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> Solution:
     """Improved gradients from the chosen start (see `GradientLearner`), then rounds of exact refinement."""
     chosen = cast(GradientOptions, options.learning)
     make_start = {"random": random_start, "warm": warm_start, "additive": None}[start_of(spec, chosen)]
@@ -82,14 +82,14 @@ def learn_by_gradient(training: TrainingTable, spec: CodecSpec, options: Compres
     return refine(training, found, _refine_rounds(spec, chosen), run, _REFINE)
 
 
-def learn_by_algorithm_1(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+def learn_by_algorithm_1(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> Solution:
     """The paper's Algorithm 1 from random logits and fresh weights, and nothing after it."""
     start = fresh_start(training, spec, options.seed)
     learner = Algorithm1Learner(training, start, cast(Algorithm1Options, options.learning), options.seed)
     return Solution(learner.run(run, _GRADIENT).codes, learner.module)
 
 
-def learn_by_encoder(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+def learn_by_encoder(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> Solution:
     """A network's codes (Shu and Nakayama, 2017), then rounds of exact refinement; with none, theirs as it is."""
     chosen = cast(EncoderOptions, options.learning)
     start = random_start(training, spec, options.seed)
@@ -105,7 +105,7 @@ def learn_by_encoder(training: TrainingTable, spec: CodecSpec, options: Compress
     return refine(training, found, _refine_rounds(spec, chosen), run, _REFINE)
 
 
-def learn_random(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Solution:
+def learn_random(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> Solution:
     """Codes drawn evenly, with the best codewords for them: the paper's control."""
     start = random_start(training, spec, options.seed)
     run.begin(_REFINE)
@@ -124,7 +124,7 @@ def learn_random(training: TrainingTable, spec: CodecSpec, options: CompressOpti
 _SUM_WORK, _LSTM_WORK = (5.0, 20.0), (35.0, 1000.0)
 """An epoch of updates and a round of refinement, in visits to all positions; measured with 5,000 and 10,000 rows."""
 
-Learner = Callable[[TrainingTable, CodecSpec, CompressOptions, Run], Solution]
+Learner = Callable[[TrainingTable, CodewordSpec, CompressOptions, Run], Solution]
 LEARNERS: dict[str, Learner] = {
     "additive": learn_additive,
     "straight-through": learn_by_gradient,
@@ -135,7 +135,7 @@ LEARNERS: dict[str, Learner] = {
 """The learner of each name that options know."""
 
 
-def stage_work(num_embeddings: int, spec: CodecSpec, options: CompressOptions) -> dict[int, list[float]]:
+def stage_work(num_embeddings: int, spec: CodewordSpec, options: CompressOptions) -> dict[int, list[float]]:
     """The stages of a whole run, and how long each of their steps takes, roughly: updates, and rounds over all rows.
 
     The unit is a visit to all positions of all rows, as in `Round.work`.
@@ -157,7 +157,7 @@ def stage_work(num_embeddings: int, spec: CodecSpec, options: CompressOptions) -
     return {**stages, _REFINE: [per_round] * _refine_rounds(spec, chosen)}
 
 
-def start_of(spec: CodecSpec, options: GradientOptions) -> str:
+def start_of(spec: CodewordSpec, options: GradientOptions) -> str:
     """The start that is asked for, or else the one that suits the composition.
 
     Differs from the paper, which learns an LSTM from random codes; linear codes learn several times quicker.
@@ -165,7 +165,7 @@ def start_of(spec: CodecSpec, options: GradientOptions) -> str:
     return options.start or ("additive" if spec.composition == "lstm" else "random")
 
 
-def _additive_start(training: TrainingTable, spec: CodecSpec, options: CompressOptions, run: Run) -> Start:
+def _additive_start(training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run) -> Start:
     """Additive codes, and a codec that starts as theirs."""
     if run.resumed_stage is not None and run.resumed_stage > _ADDITIVE:
         # The checkpoint holds codes and weights; what is made here only has their shapes.
@@ -176,20 +176,20 @@ def _additive_start(training: TrainingTable, spec: CodecSpec, options: CompressO
     return Start(found.codes, found.module, "learned")
 
 
-def _linear(spec: CodecSpec) -> CodecSpec:
+def _linear(spec: CodewordSpec) -> CodewordSpec:
     """The sum of codewords that an LSTM starts from; a sum's own spec."""
     if spec.composition != "lstm":
         return spec
-    return CodecSpec.named("linear", spec.embedding_dim, spec.codebook_size, spec.code_length)
+    return CodewordSpec.named("linear", spec.embedding_dim, spec.codebook_size, spec.code_length)
 
 
 def _start(
     training: TrainingTable,
-    spec: CodecSpec,
+    spec: CodewordSpec,
     seed: int,
     run: Run,
     stage: int,
-    make: Callable[[TrainingTable, CodecSpec, int], Start],
+    make: Callable[[TrainingTable, CodewordSpec, int], Start],
 ) -> Start:
     """The start of a stage; where the run resumes in it or later, one that only has the right shapes."""
     is_fresh = run.resumed_stage is None or run.resumed_stage < stage
@@ -201,11 +201,11 @@ def _is_past(run: Run, stage: int) -> bool:
     return run.resumed_stage is not None and run.resumed_stage > stage
 
 
-def _refine_rounds(spec: CodecSpec, chosen: RefinedOptions) -> int:
+def _refine_rounds(spec: CodewordSpec, chosen: RefinedOptions) -> int:
     return min(chosen.refine_rounds, _LSTM_ROUNDS) if spec.composition == "lstm" else chosen.refine_rounds
 
 
-def _random_steps(spec: CodecSpec) -> int:
+def _random_steps(spec: CodewordSpec) -> int:
     return 2 if spec.composition == "lstm" or (spec.basis and not spec.is_rotated) else 1
 
 

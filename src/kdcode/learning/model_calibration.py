@@ -146,7 +146,9 @@ def taken_back(coded: CodedTable, root: Tensor, table: VectorTable) -> CodedTabl
 
     The inverse of the root goes into the rotation of the codec, or into codewords that have all d numbers.
     """
-    codec = module_of(coded.codec)
+    learned = coded.codewords
+    assert learned is not None  # noqa: S101 - models that are calibrated are compressed to codewords
+    codec = module_of(learned)
     weight = codec.codebook if codec.basis is None else codec.basis
     weight.copy_(torch.linalg.solve(root.double().T, weight.double().transpose(-1, -2)).transpose(-1, -2))
     found = CodedTable(coded.symbols, coded.packed, codec.to_codec(), coded.provenance)

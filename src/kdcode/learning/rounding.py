@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kdcode.arrays import CHUNK_ROWS, FloatArray, IntArray
-from kdcode.codec import Codec
+from kdcode.codec import CodewordCodec
 from kdcode.codec.row_scales import fit_levels, length_ratios, nearest_level
 from kdcode.codec_torch import BlockSumModule, CodecModule
 from kdcode.codec_torch.icm import SumSearch
@@ -25,7 +25,7 @@ _MOST_RATIOS = 1 << 20
 """Ratios of lengths that ranks tell each other at most; these are enough to place a few levels."""
 
 
-def rounded(training: TrainingTable, found: Solution, *, refine: bool) -> tuple[Tensor, Codec]:
+def rounded(training: TrainingTable, found: Solution, *, refine: bool) -> tuple[Tensor, CodewordCodec]:
     """Round a solution to the number type of its spec, and let codes move to what suits it better.
 
     All of this happens in standardised units, whatever the size of the table's numbers.
@@ -74,8 +74,8 @@ def _refinement(module: CodecModule) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def with_row_scales(
-    table: VectorTable, codes: IntArray, codec: Codec, share: RowShare | None = None
-) -> tuple[IntArray, Codec]:
+    table: VectorTable, codes: IntArray, codec: CodewordCodec, share: RowShare | None = None
+) -> tuple[IntArray, CodewordCodec]:
     """The codec and the (N, D + 1) codes whose vectors are as long as those of a table, or of one rank's part of it."""
     share = share or RowShare.whole(len(table))
     ratios = np.empty(len(table), dtype=np.float32)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import BlockSumModule, LstmModule, make_module
 from kdcode.codec_torch.lookup import code_dtype
 from kdcode.codec_torch.parallel import parallel_chunks
@@ -21,7 +21,7 @@ _LSTM_SIGNAL = 0.1
 """Root mean square of codewords in an LSTM that starts as a linear composition; small, so that gates stay linear."""
 
 
-def random_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
+def random_start(training: TrainingTable, spec: CodewordSpec, seed: int) -> Start:
     """Codes drawn evenly and fresh codewords."""
     device = training.vectors.device
     generator = generator_for(seed, "start")
@@ -38,14 +38,14 @@ def random_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
     return Start(codes, module, "random")
 
 
-def fresh_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
+def fresh_start(training: TrainingTable, spec: CodewordSpec, seed: int) -> Start:
     """Codes drawn evenly and a fresh module, with nothing known of the table."""
     generator = generator_for(seed, "start")
     codes = _drawn_codes(training, spec, generator)
     return Start(codes, make_module(spec, generator=generator).to(codes.device), "random")
 
 
-def _drawn_codes(training: TrainingTable, spec: CodecSpec, generator: torch.Generator) -> Tensor:
+def _drawn_codes(training: TrainingTable, spec: CodewordSpec, generator: torch.Generator) -> Tensor:
     """(N, D) codes drawn evenly."""
     size, length = spec.codebook_size, spec.code_length
     codes = training.share.drawn(lambda rows: torch.randint(size, (rows, length), generator=generator))
@@ -53,7 +53,7 @@ def _drawn_codes(training: TrainingTable, spec: CodecSpec, generator: torch.Gene
 
 
 @torch.no_grad()
-def warm_start(training: TrainingTable, spec: CodecSpec, seed: int) -> Start:
+def warm_start(training: TrainingTable, spec: CodewordSpec, seed: int) -> Start:
     """Residual k-means, block by block."""
     generator = generator_for(seed, "start")
     module = make_module(spec, generator=generator).to(training.vectors.device)
@@ -113,7 +113,7 @@ def _mean(training: TrainingTable) -> Tensor:
     return training.ranks.all_sum(training.vectors.sum(dim=0)) / training.share.total
 
 
-def lstm_start(codes: Tensor, words: Tensor, spec: CodecSpec, seed: int) -> Start:
+def lstm_start(codes: Tensor, words: Tensor, spec: CodewordSpec, seed: int) -> Start:
     """An LSTM that composes nearly what the sums of (D, K, d) codewords do, for learned (N, D) codes."""
     module = make_module(spec, generator=generator_for(seed, "lstm")).to(words.device)
     if isinstance(module, LstmModule):

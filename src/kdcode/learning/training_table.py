@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kdcode.arrays import CHUNK_ROWS
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec.row_scales import directions
 from kdcode.codec.spec import BLOCK_SUM
 from kdcode.codec_torch import BlockSumModule, CodecModule
@@ -168,7 +168,7 @@ def squared_distances(composed: Tensor, vectors: Tensor) -> Tensor:
     return (composed - vectors).square().sum(dim=1)
 
 
-def can_centre(spec: CodecSpec) -> bool:
+def can_centre(spec: CodewordSpec) -> bool:
     """Whether a codec can give a constant vector back: by moving it into its codewords."""
     return spec.kind == BLOCK_SUM and spec.inner_dim == spec.embedding_dim
 

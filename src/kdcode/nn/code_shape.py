@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec.sizes import SizeLimit
 from kdcode.errors import OptionError
 
@@ -13,7 +13,7 @@ SMALLER_CODEBOOK_SIZES = (8, 4, 2)
 """The K of tables with so few rows that the codebook alone would take too much."""
 
 
-def code_shape(num_embeddings: int, embedding_dim: int, size: str | int) -> CodecSpec:
+def code_shape(num_embeddings: int, embedding_dim: int, size: str | int) -> CodewordSpec:
     """The product code that a layer of some size has: the smallest K whose longest code fills the size.
 
     A product code, because its codebook is small whatever D is. Codewords are float32: freezing a layer rounds nothing.
@@ -60,5 +60,5 @@ def _longest(num_embeddings: int, embedding_dim: int, codebook_size: int, limit:
     return low
 
 
-def _product(embedding_dim: int, codebook_size: int, code_length: int) -> CodecSpec:
-    return CodecSpec.named("product", embedding_dim, codebook_size, code_length, codebook_dtype="float32")
+def _product(embedding_dim: int, codebook_size: int, code_length: int) -> CodewordSpec:
+    return CodewordSpec.named("product", embedding_dim, codebook_size, code_length, codebook_dtype="float32")

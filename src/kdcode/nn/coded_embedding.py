@@ -21,5 +21,7 @@ class CodedEmbedding(CodedLayer):
         trainable: whether codewords and composition are trained; codes stay as they are.
         device: where the layer lives.
         dtype: type of the vectors, as in `nn.Embedding`; torch's default type if None.
-        expand_below: a size like "64MB"; where all vectors take no more, they are decoded once and kept.
+        expand: "float32", "bfloat16" or "int8": the type that all vectors are decoded to once and kept in, where they
+            take no more than `expand_below`; None decodes at every call.
+        expand_below: a size like "64MB".
     """

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kdcode.errors import OptionError
-from kdcode.nn.coded_layer import CodedLayer, CodedSource
+from kdcode.nn.coded_layer import EXPAND_BELOW, CodedLayer, CodedSource
 
 MODES = ("sum", "mean", "max")
 
@@ -26,7 +26,9 @@ class CodedEmbeddingBag(CodedLayer):
         trainable: whether codewords and composition are trained.
         device: where the layer lives.
         dtype: type of the vectors, as in `nn.EmbeddingBag`; torch's default type if None.
-        expand_below: a size like "64MB"; where all vectors take no more, they are decoded once and kept.
+        expand: "float32", "bfloat16" or "int8": the type that all vectors are decoded to once and kept in, where they
+            take no more than `expand_below`; None decodes at every call.
+        expand_below: a size like "64MB".
     """
 
     def __init__(  # noqa: PLR0913 - those of nn.EmbeddingBag, and the form
@@ -40,7 +42,8 @@ class CodedEmbeddingBag(CodedLayer):
         trainable: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        expand_below: str | int | None = None,
+        expand: str | None = None,
+        expand_below: str | int = EXPAND_BELOW,
     ) -> None:
         if mode not in MODES:
             raise OptionError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
@@ -51,6 +54,7 @@ class CodedEmbeddingBag(CodedLayer):
             trainable=trainable,
             device=device,
             dtype=dtype,
+            expand=expand,
             expand_below=expand_below,
         )
         self.mode = mode
@@ -88,19 +92,19 @@ class CodedEmbeddingBag(CodedLayer):
 
     def _places(self, ids: Tensor) -> tuple[Tensor, Tensor, int | None]:
         """The place of each id among the vectors that are needed, the vectors, and the place of the padding id."""
-        if self._is_expanded:
+        if self.is_expanded and (kept := self.expanded_rows()).numbers.dtype == self.codec.dtype:
             self._in_range(ids.reshape(-1))
-            return ids, self._whole_table(), self.padding_idx
+            return ids, kept.numbers, self.padding_idx
         if self._composes_all(ids):
             rows, places = self._in_range(ids.reshape(-1)), torch.arange(ids.numel(), device=ids.device).view(ids.shape)
         else:
             rows, places = self._distinct(ids)
         if self.padding_idx is None:
-            return places, self.padded_vectors(rows), None
+            return places, self.kept_or_padded(rows), None
         # The kernel wants the padding row's place; one is added at the end, since it may be absent.
         rows = torch.cat([rows, rows.new_tensor([self.padding_idx])])
         places = torch.where(ids == self.padding_idx, len(rows) - 1, places)
-        return places, self.padded_vectors(rows), len(rows) - 1
+        return places, self.kept_or_padded(rows), len(rows) - 1
 
     def extra_repr(self) -> str:
         """Shape and mode for printing."""

@@ -6,28 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.codec import Codec, make_spec, memory_bytes
-from kdcode.codec_torch import CodecModule, StoredCodec, module_of
+from kdcode.codec import Codec, CodewordCodec, CodewordSpec, make_spec
+from kdcode.codec_torch import CodecModule, StoredCodec, TransformModule, module_of
 from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError
 from kdcode.nn.core_lookup import CoreLookup, places_of, tensors_of
 from kdcode.nn.embedding_layer import EmbeddingLayer
+from kdcode.nn.expanded_rows import EXPANDED_TYPES, ExpandedRows, fits
 from kdcode.nn.layer_content import ROW_BUFFERS, LayerContent, buffer_of
-from kdcode.nn.recording import refuse_recording
+from kdcode.nn.packed_operators import forget_decoders, shape_text
 from kdcode.storage import load
-
-if TYPE_CHECKING:
-    from kdcode.nn.numpy_rows import NumpyRows
 
 CODE_FORMS = ("packed", "unpacked")
 """How codes and weights may be kept."""
+
+EXPAND_BELOW = "200MB"
+"""What rows may take that are decoded once and kept."""
 
 CodedSource = CodedTable | str | PathLike[str]
 """A coded table, or the path of a .kdc file."""
@@ -38,7 +39,7 @@ class CodedLayer(EmbeddingLayer):
 
     Packed transform codes are decoded by the core, on the CPU, and their vectors moved to where the layer
     is. On another device the codes are fetched once, and the ids of every call: keep the vectors there with
-    `expand_below`, or decode there with the form "unpacked". They cannot be trained.
+    `expand`, or decode there with the form "unpacked". They cannot be trained.
 
     Args:
         coded: the table, or the path of a .kdc file; codes and weights are copied.
@@ -50,7 +51,9 @@ class CodedLayer(EmbeddingLayer):
         trainable: whether codewords and composition are trained; in both forms they are then of type `dtype`.
         device: where the layer lives.
         dtype: type of the vectors; torch's default type if None.
-        expand_below: a size like "64MB": where all vectors take no more, they are decoded at the first call and kept.
+        expand: "float32", "bfloat16" or "int8" (with a scale for each row): all vectors are decoded at the first call
+            and kept in this type, where they take no more than `expand_below`; None decodes at every call.
+        expand_below: a size like "64MB".
     """
 
     code_rows: Tensor
@@ -58,11 +61,12 @@ class CodedLayer(EmbeddingLayer):
     row_starts: Tensor | None
     row_breaks: Tensor | None
     expanded: Tensor | None
-    codec: CodecModule | StoredCodec
+    expanded_scales: Tensor | None
+    codec: CodecModule | TransformModule | StoredCodec
     is_being_loaded = False
     """Whether `weight` has no numbers yet: set by loaders of models that set first weights to random numbers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what one may want of a layer, each by its name
         self,
         coded: CodedSource | LayerContent,
         padding_idx: int | None = None,
@@ -71,7 +75,8 @@ class CodedLayer(EmbeddingLayer):
         trainable: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        expand_below: str | int | None = None,
+        expand: str | None = None,
+        expand_below: str | int = EXPAND_BELOW,
     ) -> None:
         if form not in CODE_FORMS:
             raise OptionError(f"form must be one of {', '.join(CODE_FORMS)}, got {form!r}")
@@ -79,20 +84,25 @@ class CodedLayer(EmbeddingLayer):
             raise OptionError(f"dtype must be a float type such as torch.float16, got {dtype}")
         coded = coded if isinstance(coded, LayerContent) else as_coded(coded)
         _check_codec(coded.codec, form=form, trainable=trainable, dtype=dtype)
+        if expand is not None and trainable:
+            raise OptionError("expand: vectors cannot be kept while codewords are trained; leave it or trainable out")
         content = coded if isinstance(coded, LayerContent) else LayerContent.of(coded, form)
         spec = content.codec.spec
         super().__init__(content.num_embeddings, spec.embedding_dim, padding_idx)
         self.form, self.trainable = form, trainable
-        self.expand_below = expand_below
-        size = (torch.get_default_dtype() if dtype is None else dtype).itemsize
-        self._may_expand = size * self.num_embeddings * self.embedding_dim <= _room(expand_below, trainable)
+        self.expand, self.expand_below = expand, expand_below
+        self._may_expand = fits(expand, expand_below, self.num_embeddings, self.embedding_dim)
         self._expanded_from: TensorsSeen | None = None
         self.register_buffer("expanded", None, persistent=False)
+        self.register_buffer("expanded_scales", None, persistent=False)
         self._lookup = CoreLookup()
+        self._row_names = tuple(map(buffer_of, spec.row_layout(self.num_embeddings)))
+        self._shared_names = tuple(spec.tensor_layout())
+        self._shape_text = shape_text(spec)
         for name in ROW_BUFFERS:
             rows = content.rows.get(name)
             self.register_buffer(name, None if rows is None else torch.from_numpy(rows).to(device))
-        self.numpy_rows = _numpy_rows() if form == "packed" and not spec.has_codewords else None
+        self._entropy_coded = form == "packed" and not isinstance(spec, CodewordSpec)
         if form == "packed" and not trainable:
             self.codec = StoredCodec(content.codec, device=device, dtype=dtype)
         else:
@@ -127,13 +137,14 @@ class CodedLayer(EmbeddingLayer):
             "form": self.form,
             "trainable": self.trainable,
             "dtype": str(self.codec.dtype).removeprefix("torch."),
+            "expand": self.expand,
             "expand_below": self.expand_below,
         }
 
     @property
     def _row_lengths(self) -> dict[str, int]:
         """The lengths of tensors of rows that do not follow from N, by name."""
-        if self.numpy_rows is None:
+        if not self._entropy_coded:
             return {}
         layout = self.codec.spec.row_layout(self.num_embeddings)
         return {name: len(self.get_buffer(buffer_of(name))) for name, (_, shape) in layout.items() if shape[0] is None}
@@ -155,18 +166,25 @@ class CodedLayer(EmbeddingLayer):
 
     def codes_of(self, ids: Tensor) -> Tensor:
         """(n,) ids to their (n, columns) codes."""
-        if self.numpy_rows is not None:
-            refuse_recording()
-            return self.numpy_rows.codes(self, ids)
+        if self._entropy_coded:
+            found: Tensor = torch.ops.kdcode.packed_codes(ids, *self._packed())
+            return found
         stored = self.code_rows.index_select(0, ids)
         return unpack(stored, self.codec.spec.widths) if self.form == "packed" else stored
 
     def vectors_of(self, ids: Tensor) -> Tensor:
         """(n,) ids to (n, d) vectors."""
-        if self.numpy_rows is not None:
-            refuse_recording()
-            return self.numpy_rows.vectors(self, ids)
+        if self._entropy_coded:
+            found: Tensor = torch.ops.kdcode.packed_vectors(ids, *self._packed())
+            return found.to(self.codec.dtype)
         return self.codec.decode(self.codes_of(ids))
+
+    def _packed(self) -> tuple[list[Tensor], list[Tensor], str, int]:
+        """The arguments of the operators that read packed transform codes, but for the ids."""
+        rows = [self.get_buffer(name) for name in self._row_names]
+        buffers = dict(self.codec.named_buffers())
+        shared = [buffers[name] for name in self._shared_names]
+        return rows, shared, self._shape_text, self.num_embeddings
 
     def padded_vectors(self, ids: Tensor) -> Tensor:
         """(n,) ids to (n, d) vectors, that of the padding id zero."""
@@ -179,38 +197,57 @@ class CodedLayer(EmbeddingLayer):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Ids of any shape to ids.shape + (d,) vectors; errors as of `EmbeddingLayer.forward`."""
-        if self._is_expanded:
-            return self.rows_of(self._whole_table(), self._checked(ids))
+        if self.is_expanded:
+            return self.rows_of(self.expanded_rows(), self._checked(ids))
         found = self._lookup.vectors(self, ids)
         return super().forward(ids) if found is None else found
 
-    def rows_of(self, table: Tensor, ids: Tensor) -> Tensor:
-        """The vectors of ids of any shape in the whole (N, d) table."""
+    def rows_of(self, table: ExpandedRows, ids: Tensor) -> Tensor:
+        """The vectors of ids of any shape in the whole table."""
         if not ids.is_cpu:
             self._in_range(ids.reshape(-1))
         try:
-            return F.embedding(ids, table)
+            return table.at(ids, self.codec.dtype)
         except IndexError:  # on the CPU torch checks ids by itself
             self._in_range(ids.reshape(-1))
             raise
 
     @property
-    def _is_expanded(self) -> bool:
+    def is_expanded(self) -> bool:
         """Whether vectors are taken from the whole table.
 
         A graph that is compiled has the codes alone; tensors of inference mode do not tell when they are written to.
         """
         return self._may_expand and not torch.compiler.is_compiling() and not self.code_rows.is_inference()
 
-    def _whole_table(self) -> Tensor:
-        """The (N, d) vectors, decoded where they are not those of the tensors that are there now."""
+    def expanded_rows(self) -> ExpandedRows:
+        """All vectors, decoded where those that are kept are not of the tensors that are there now."""
         own = tensors_of(self, self._modules["codec"])
-        table = self._buffers["expanded"]
-        seen = self._expanded_from
+        table, seen = self._buffers["expanded"], self._expanded_from
         if table is None or seen is None or len(table) != self.num_embeddings or not seen.are(own):
-            table = self.expanded = self.weight
+            assert self.expand is not None  # noqa: S101 - for the type checker
+            parts = [ExpandedRows.of(self.padded_vectors(ids), EXPANDED_TYPES[self.expand]) for ids in self.all_ids()]
+            table = self.expanded = torch.cat([part.numbers for part in parts])
+            scales = [part.scales for part in parts if part.scales is not None]
+            self.expanded_scales = torch.cat(scales) if scales else None
             self._expanded_from = TensorsSeen(own, places_of(self), values=True)
-        return table
+        return ExpandedRows(table, self._buffers["expanded_scales"])
+
+    def scores(self, hidden: Tensor) -> Tensor | None:
+        """(n, d) hidden vectors to their (n, N) products with rows of transform codes, that of the padding id zero.
+
+        None where torch's operators have to make them.
+        """
+        found = self._lookup.scores(self, hidden)
+        if found is None:
+            return None
+        if self.padding_idx is not None:
+            found[:, self.padding_idx] = 0
+        return torch.from_numpy(found)
+
+    def kept_or_padded(self, ids: Tensor) -> Tensor:
+        """(n,) ids in [0, N) to (n, d) vectors: those that are kept, or `padded_vectors`."""
+        return self.expanded_rows().at(ids, self.codec.dtype) if self.is_expanded else self.padded_vectors(ids)
 
     def refresh(self) -> None:
         """Look at all tensors anew.
@@ -219,10 +256,10 @@ class CodedLayer(EmbeddingLayer):
         neither. All other changes count by themselves.
         """
         self._lookup.refresh()
-        self.expanded = self._expanded_from = None
+        self.expanded = self.expanded_scales = self._expanded_from = None
         self.codec.refresh()
-        if self.numpy_rows is not None:
-            self.numpy_rows.refresh()
+        if self._entropy_coded:
+            forget_decoders()
 
     def _composes_all(self, ids: Tensor) -> bool:
         # Sorting pays where ids repeat; that they do is certain where there are more of them than half the rows.
@@ -231,7 +268,7 @@ class CodedLayer(EmbeddingLayer):
 
 def _check_codec(codec: Codec, *, form: str, trainable: bool, dtype: torch.dtype | None) -> None:
     """Refuse what cannot be made of a codec."""
-    if trainable and not codec.spec.has_codewords:
+    if trainable and not isinstance(codec, CodewordCodec):
         raise OptionError(
             "trainable: transform codes have no codewords to train; leave it out, or compress the table with "
             "codewords=True"
@@ -241,13 +278,6 @@ def _check_codec(codec: Codec, *, form: str, trainable: bool, dtype: torch.dtype
             "the codewords of this table are so large that their sums may leave float32; "
             "set dtype to torch.float64, or form to 'packed' and trainable to False"
         )
-
-
-def _room(size: str | int | None, trainable: bool) -> int:
-    """The bytes of `expand_below`; no table is kept that is trained."""
-    if size is not None and trainable:
-        raise OptionError("expand_below: vectors cannot be kept while codewords are trained; leave it or trainable out")
-    return 0 if size is None else memory_bytes("expand_below", size)
 
 
 def as_coded(source: CodedSource) -> CodedTable:
@@ -285,9 +315,3 @@ def _unpack_equal(packed: Tensor, bits: int, start: int, end: int) -> Tensor:
         # by functions that torch.onnx.export knows, which are fewer than there are operators
         word = word | torch.bitwise_left_shift(wide.index_select(1, first + byte), 8 * byte)
     return torch.bitwise_right_shift(word, places & 7).bitwise_and((1 << bits) - 1)
-
-
-def _numpy_rows() -> NumpyRows:
-    from kdcode.nn.numpy_rows import NumpyRows  # here, since it takes seconds to import
-
-    return NumpyRows()

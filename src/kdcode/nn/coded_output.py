@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from kdcode.codec_torch import CODEC_MODULES
+from kdcode import _core
+from kdcode.codec import CodewordSpec
+from kdcode.codec.spec import LSTM
+from kdcode.codec_torch import CODEC_MODULES, TransformModule
 from kdcode.codec_torch.lookup import flat_codes
+from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.errors import OptionError
 from kdcode.nn.coded_embedding import CodedEmbedding
 from kdcode.nn.coded_layer import CodedLayer, CodedSource
+from kdcode.nn.core_lookup import has_numbers
+from kdcode.nn.expanded_rows import ExpandedRows
 from kdcode.nn.table_reader import TableReader, table_for
 
+_ROWS_A_CALL = 1 << 16
+"""Rows of int8 that one call of the core multiplies."""
 _BATCH, _TOGETHER = 64, 512
 """Hidden vectors whose dot products are looked up at once, since those of more do not stay in the cache, and those for
 which codes are unpacked once."""
@@ -27,7 +36,8 @@ class CodedOutput(TableReader):
 
     The logits are those of the decoded table, `hidden @ table.weight.T + bias`, without the table: each hidden vector
     is multiplied with the D·K codewords, and the logit of a symbol is the sum of the D products that its code names.
-    LSTM and transform codes add up no codewords; their rows are decoded a few thousand at a time.
+    Hidden vectors are rotated for transform codes, whose levels they are then multiplied by. Rows of
+    LSTM codes are decoded, a few thousand at a time.
 
     Gradients reach hidden vectors and bias, and codewords where the table is trainable. Products and sums are of type
     float32 or wider, and logits of the type of the hidden vectors, or of autocast's.
@@ -41,7 +51,8 @@ class CodedOutput(TableReader):
         bias: (N,) numbers to add, a parameter as it is; True for zeros to begin with.
         tied: whether `table` belongs to another layer of the model, as a `CodedEmbedding` does by default; otherwise it
             becomes a submodule.
-        **own: arguments of `CodedEmbedding` where one is made: `form`, `trainable`, `device`, `dtype`.
+        **own: arguments of `CodedEmbedding` where one is made: `form`, `trainable`, `device`, `dtype`, `expand`,
+            `expand_below`. With `expand`, logits are products with the rows that are kept.
     """
 
     bias: nn.Parameter | None
@@ -118,27 +129,34 @@ class CodedOutput(TableReader):
 
     def _logits(self, hidden: Tensor, dtype: torch.dtype) -> Tensor:
         """(n, d) hidden vectors to (n, N) logits of type `dtype`."""
+        codec = self.table.codec
+        kept = self.table.expanded_rows() if self.table.is_expanded else None
+        if kept is not None and kept.numbers.dtype == hidden.dtype == dtype:
+            return F.linear(hidden, kept.numbers, self.bias)
         logits = hidden.new_empty(len(hidden), self.out_features, dtype=dtype)
-        if not self.table.codec.spec.adds_codewords:
-            self._fill_from_vectors(logits, hidden.to(_wide(hidden.dtype, self.table.codec.dtype)))
+        if kept is not None:
+            self._fill_from_kept(logits, hidden.to(_wide(hidden.dtype, codec.dtype)), kept)
             return logits
-        weights = self.table.codec.weights
+        if isinstance(codec, TransformModule) or not isinstance(codec.spec, CodewordSpec) or codec.spec.kind == LSTM:
+            self._fill_from_rows(logits, hidden.to(_wide(hidden.dtype, codec.dtype)))
+            return logits
+        weights = codec.weights
         wide = _wide(hidden.dtype, weights["codebook"].dtype)
         weights = {name: weight.to(wide) for name, weight in weights.items()}
         for start, some in _parts(hidden.to(wide), _TOGETHER):
-            self._fill(logits.narrow(0, start, len(some)), some, weights)
+            self._fill(logits.narrow(0, start, len(some)), some, codec.spec, weights)
         return logits
 
-    def _fill(self, logits: Tensor, hidden: Tensor, weights: Mapping[str, Tensor]) -> None:
+    def _fill(self, logits: Tensor, hidden: Tensor, spec: CodewordSpec, weights: Mapping[str, Tensor]) -> None:
         """Write the (n, N) logits of (n, d) hidden vectors, for some rows of the table after another."""
-        spec, codec = self.table.codec.spec, self.table.codec
+        levels: Tensor | None = self.table.codec.get_buffer("scale_levels") if spec.scale_bits else None
         kind = CODEC_MODULES[spec.kind]
         places = [logits.narrow(0, start, len(some)) for start, some in _parts(hidden, _BATCH)]
         products = [kind.dot_products(spec, weights, batch) for _, batch in _parts(hidden, _BATCH)]
         for ids, columns in self._rows():
             codes = self.table.codes_of(ids)
             flat = flat_codes(codes[:, : spec.code_length], spec.codebook_size)
-            scales = None if codec.scale_levels is None else codec.scale_levels[codes[:, -1].long()]
+            scales = None if levels is None else levels[codes[:, -1].long()]
             bias = None if self.bias is None else self.bias[columns]
             for place, found in zip(places, products, strict=True):
                 sums = F.embedding_bag(flat, found, mode="sum")
@@ -147,8 +165,25 @@ class CodedOutput(TableReader):
                     sums = sums.masked_fill((ids == self.table.padding_idx)[:, None], 0)
                 place[:, columns] = (sums if bias is None else sums + bias[:, None]).t()
 
-    def _fill_from_vectors(self, logits: Tensor, hidden: Tensor) -> None:
-        """The same where vectors are no sums of codewords: they are decoded, for some rows after another."""
+    def _fill_from_kept(self, logits: Tensor, hidden: Tensor, kept: ExpandedRows) -> None:
+        """Write the (n, N) logits of (n, d) hidden vectors, from all rows of the table."""
+        if (found := _int8_scores(hidden, kept)) is not None:
+            logits.copy_(found if self.bias is None else found + self.bias)
+            return
+        for _, columns in self._rows():  # rows as floats, so few that they stay in the cache
+            found = hidden @ kept.numbers[columns].to(hidden.dtype).t()
+            found = found if kept.scales is None else found * kept.scales[columns]
+            logits[:, columns] = found if self.bias is None else found + self.bias[columns]
+
+    def _fill_from_rows(self, logits: Tensor, hidden: Tensor) -> None:
+        """The same where vectors are no sums of codewords.
+
+        The core multiplies transform codes with hidden vectors; other rows are decoded, some after another.
+        """
+        scores = self.table.scores(hidden)
+        if scores is not None:
+            logits.copy_(scores if self.bias is None else scores.add_(self.bias))
+            return
         for ids, columns in self._rows():
             found = hidden @ self.table.padded_vectors(ids).to(hidden.dtype).t()
             logits[:, columns] = found if self.bias is None else found + self.bias[columns]
@@ -200,7 +235,7 @@ class _WithGradients(torch.autograd.Function):
         for ids, columns in head._rows() if for_hidden or wanted else ():
             part = grad[:, columns].to(wide)
             with torch.set_grad_enabled(bool(wanted)):
-                vectors = head.table.padded_vectors(ids)
+                vectors = head.table.kept_or_padded(ids)
             if grad_hidden is not None:
                 grad_hidden.addmm_(part, vectors.detach().to(wide))
             if wanted:
@@ -210,6 +245,22 @@ class _WithGradients(torch.autograd.Function):
         grads = [next(found_sums).to(weights[0].dtype) if needed else None for needed in for_weights]
         grad_bias = grad.sum(dim=0, dtype=wide).to(head.bias.dtype) if for_bias and head.bias is not None else None
         return None, None, None if grad_hidden is None else grad_hidden.to(hidden.dtype), grad_bias, *grads
+
+
+def _int8_scores(hidden: Tensor, kept: ExpandedRows) -> Tensor | None:
+    """(n, N) products with rows of int8 by the core; None where torch's operators have to make them."""
+    if kept.scales is None or not has_numbers(hidden) or not has_numbers(kept.numbers):
+        return None
+    scores = np.empty((len(hidden), len(kept.numbers)), dtype=np.float32)
+    numbers, scales = kept.numbers.numpy(), kept.scales.numpy()
+    asked = hidden.detach().double().contiguous().numpy()
+
+    def fill(start: int) -> None:
+        stop = min(start + _ROWS_A_CALL, len(kept.numbers))
+        _core.score_int8(numbers, scales, asked, start, stop, scores)
+
+    parallel_chunks(fill, range(0, len(kept.numbers), _ROWS_A_CALL), torch.device("cpu"))
+    return torch.from_numpy(scores)
 
 
 def _wide(hidden: torch.dtype, weights: torch.dtype) -> torch.dtype:

@@ -14,9 +14,9 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from kdcode.arrays import FloatArray
-from kdcode.codec import CodewordRows, Transform, TransformRowDecoder
+from kdcode.codec import CodewordRows, CodewordSpec, Transform, TransformRowDecoder
 from kdcode.codec_torch import StoredCodec
-from kdcode.codec_torch.parallel import parallel_chunks
+from kdcode.codec_torch.parallel import default_threads, parallel_chunks
 from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.errors import RowError
 from kdcode.nn.layer_content import buffer_of
@@ -67,13 +67,24 @@ class CoreLookup:
             rows = self._rows_of(layer, codec)
         except RuntimeError:  # inside of torch.func.vmap and the like, tensors have no numbers of their own
             return None
-        if rows is None and layer.numpy_rows is None:
+        if rows is None:
             return None
-        vectors = _by_numpy(layer, ids) if rows is None else _decoded(rows, layer, ids.contiguous())
-        found = torch.from_numpy(vectors)
+        found = torch.from_numpy(_decoded(rows, layer, ids.contiguous()))
         if ids.ndim != 1:
             found = found.view(*ids.shape, layer.embedding_dim)
         return found if codec.dtype is torch.float32 else found.to(codec.dtype)
+
+    def scores(self, layer: CodedLayer, hidden: Tensor) -> FloatArray | None:
+        """(n, d) hidden vectors to their (n, N) products with all rows of transform codes, padding counted as others.
+
+        None where torch's operators have to make them.
+        """
+        if hidden.dtype is torch.float64 or not has_numbers(hidden):
+            return None
+        rows = self._rows_of(layer, layer._modules["codec"])
+        if not isinstance(rows, TransformRowDecoder):
+            return None
+        return rows.scores(hidden.detach().double().numpy(), default_threads())
 
     def refresh(self) -> None:
         """Forget where the tensors are."""
@@ -87,6 +98,17 @@ class CoreLookup:
             values = isinstance(self._rows, TransformRowDecoder)  # which has copies of what all rows share
             self._seen, self._count = TensorsSeen(own, places_of(layer), values=values), layer.num_embeddings
         return self._rows
+
+
+def has_numbers(tensor: Tensor) -> bool:
+    """Whether a tensor lies in the memory of the CPU, and no graph is recorded; torch.func.vmap has no such tensors."""
+    if type(tensor) is not Tensor or not tensor.is_cpu or is_compiling() or _get_tracing_state() is not None:
+        return False
+    try:
+        _address(tensor)
+    except RuntimeError:
+        return False
+    return True
 
 
 def tensors_of(layer: CodedLayer, codec: Any) -> list[Tensor | None]:  # noqa: ANN401 - a module
@@ -109,7 +131,7 @@ def _want_gradients(weights: Mapping[str, Tensor | None]) -> bool:
 def _rows_from(layer: CodedLayer) -> Decoder | None:
     """What decodes from the tensors of a layer; None where they are not those that the core takes."""
     codec, spec, form = layer.codec, layer.codec.spec, layer.form
-    if not spec.has_codewords:
+    if not isinstance(spec, CodewordSpec):
         return _block_decoder(layer)
     tensors = codec.stored_tensors()
     if tensors is None:
@@ -166,16 +188,3 @@ def _decode_on_threads(rows: Decoder, picked: Rows, vectors: FloatArray, padding
         rows.decode_into(picked[some], vectors[some], padding, False)
 
     parallel_chunks(decode, range(0, len(picked), _ROWS_FOR_THREADS), torch.device("cpu"))
-
-
-def _by_numpy(layer: CodedLayer, ids: Tensor) -> FloatArray:
-    """The same of packed transform codes."""
-    picked: Rows = ids.contiguous().numpy().reshape(-1)
-    if not len(picked):
-        return np.empty((0, layer.embedding_dim), dtype=np.float32)
-    layer.check_range(int(picked.min()), int(picked.max()))
-    assert layer.numpy_rows is not None  # noqa: S101 - for the type checker
-    vectors = layer.numpy_rows.decoded(layer, picked)
-    if layer.padding_idx is not None:
-        vectors[picked == layer.padding_idx] = 0
-    return vectors

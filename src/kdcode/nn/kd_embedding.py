@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kdcode.codec import CodecSpec, Sizes
+from kdcode.codec import CodewordSpec, Sizes
 from kdcode.codec_torch import CodecModule, make_module, module_of
 from kdcode.codec_torch.lookup import lookup, scale_rows
 from kdcode.coded import CodedTable
@@ -85,10 +85,6 @@ class KDEmbedding(EmbeddingLayer):
         elif size is not None:
             raise OptionError("size: a composition that is a CodecModule has its own; leave size out")
         spec = composition.spec
-        if not spec.has_codewords:
-            raise OptionError(
-                "composition: a transform codec has no codewords to learn; use linear, product or grouped"
-            )
         if isinstance(assignment, str):
             place = composition.codebook.device if device is None else device
             assignment = _assignment(assignment, num_embeddings, spec, place)
@@ -171,7 +167,8 @@ class KDEmbedding(EmbeddingLayer):
                 which no assignment learns.
         """
         coded = as_coded(coded)
-        if not coded.spec.has_codewords:
+        codec = coded.codewords
+        if codec is None:
             raise OptionError(
                 "coded: transform codes have no codewords to train; compress the table with codewords=True, or "
                 "use CodedEmbedding, which is not trained"
@@ -179,10 +176,10 @@ class KDEmbedding(EmbeddingLayer):
         codes = torch.from_numpy(coded.codes.astype("int64"))
         assignment: Assignment = FixedAssignment(codes, coded.codebook_size, coded.code_length)
         if learn_codes:
-            if coded.spec.scale_bits:
+            if codec.spec.scale_bits:
                 raise OptionError("learn_codes: rows of this table have scales; compress it with scale_bits=0")
             assignment = FreeAssignment.from_codes(codes, coded.codebook_size)
-        composition = module_of(coded.codec)
+        composition = module_of(codec)
         return cls(
             len(coded),
             coded.embedding_dim,
@@ -255,25 +252,25 @@ class KDEmbedding(EmbeddingLayer):
         return f"{super().extra_repr()}, estimator={self.estimator!r}"
 
 
-def _spec(num_embeddings: int, embedding_dim: int, size: str | int | None, named: Mapping[str, Any]) -> CodecSpec:
+def _spec(num_embeddings: int, embedding_dim: int, size: str | int | None, named: Mapping[str, Any]) -> CodewordSpec:
     """The shape that was asked for: by a size, or by K, D and a composition, with defaults for what was left out."""
     given = {name: value for name, value in named.items() if value is not None}
     if size is None and given:
         shape = {"composition": "linear", "codebook_size": 32, "code_length": 16, **given}
-        return CodecSpec.named(embedding_dim=embedding_dim, codebook_dtype="float32", **shape)
+        return CodewordSpec.named(embedding_dim=embedding_dim, codebook_dtype="float32", **shape)
     if size is not None and given:
         raise OptionError(f"size gives the shape of the code; leave {', '.join(given)} out, or size")
     return code_shape(num_embeddings, embedding_dim, DEFAULT_SIZE if size is None else size)
 
 
-def _assignment(name: str, num_embeddings: int, spec: CodecSpec, device: torch.device | str) -> Assignment:
+def _assignment(name: str, num_embeddings: int, spec: CodewordSpec, device: torch.device | str) -> Assignment:
     """A fresh assignment by its name."""
     if name not in LEARNED:
         raise OptionError(f"assignment must be one of {', '.join(LEARNED)}, or an assignment, got {name!r}")
     return LEARNED[name](num_embeddings, spec.code_length, spec.codebook_size, device=device)
 
 
-def _check_fit(num_embeddings: int, embedding_dim: int, assignment: Assignment, spec: CodecSpec) -> None:
+def _check_fit(num_embeddings: int, embedding_dim: int, assignment: Assignment, spec: CodewordSpec) -> None:
     """Refuse parts that belong to layers of another shape."""
     if assignment.num_embeddings != num_embeddings or spec.embedding_dim != embedding_dim:
         raise OptionError(

@@ -38,7 +38,7 @@ class LayerContent:
         if form != "packed":
             codes = coded.codes.astype(_code_type(coded.spec))
             return cls(coded.codec, len(coded), {"code_rows": codes})
-        if coded.spec.has_codewords:
+        if coded.codewords is not None:
             packed = np.array(coded.checked_rows())  # the layer unpacks rows without a check
             return cls(coded.codec, len(coded), {"code_rows": packed})
         if coded.codec.may_overflow:

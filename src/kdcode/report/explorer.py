@@ -88,7 +88,7 @@ def explored_rows(pairs: RowPairs, weights: DoubleArray | None, most: int) -> Ex
 
 def _code_bytes(spec: CodecSpec) -> int:
     """What the code of a row takes in the page, at most."""
-    return spec.row_bytes if spec.has_codewords else 2 * min(LEVELS, spec.embedding_dim) + 2
+    return 2 * min(LEVELS, spec.embedding_dim) + 2 if isinstance(spec, TransformSpec) else spec.row_bytes
 
 
 def explorer_data(

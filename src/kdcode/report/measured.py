@@ -135,7 +135,7 @@ class Measured:
     @property
     def _composed(self) -> str:
         """What the part `composition` is."""
-        if self.coded is not None and not self.coded.spec.has_codewords:
+        if self.coded is not None and self.coded.codewords is None:
             return "how codes become vectors: rotation, tables of levels"
         return "how codewords become vectors: basis, LSTM, scales"
 

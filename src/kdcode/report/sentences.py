@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kdcode.codec import CodewordSpec
 from kdcode.evaluation import Evaluation, LevelUse
 from kdcode.report.explorer import Explored
 from kdcode.report.measured import AFTER, Measured
@@ -126,7 +127,7 @@ def quality_rows(measured: Measured) -> Iterator[Row]:
         for name in ("relative_error", "mean_cosine", "recall_at_10"):
             called = name.replace("_at_", "@").replace("_", " ")
             yield {"name": f"{called}, weighted", "value": f"{getattr(found.weighted, name):.4f}", "meaning": by_weight}
-    if coded is not None and coded.spec.has_codewords:
+    if coded is not None and coded.codewords is not None:
         told = shared_codes(coded.shared_codes, len(coded), measured.what)
         meaning = f"{told}; such {measured.what} have the same vector" if coded.shared_codes else told
         yield {"name": "shared codes", "value": f"{coded.shared_codes:,}", "meaning": meaning}
@@ -190,8 +191,8 @@ def shape_facts(measured: Measured) -> Iterator[tuple[str, str]]:
         return
     spec = coded.spec
     yield "composition", spec.composition + (", rotated" if spec.is_rotated else "")
-    if spec.has_codewords:
+    if isinstance(spec, CodewordSpec):
         yield "code", f"{spec.code_length} codewords (D), each one of {spec.codebook_size} (K)"
         yield "codewords", f"{spec.codeword_dim} numbers as {spec.codebook_dtype}"
-    if spec.scale_bits:
-        yield "scale of rows", f"{spec.scale_bits} bits"
+        if spec.scale_bits:
+            yield "scale of rows", f"{spec.scale_bits} bits"

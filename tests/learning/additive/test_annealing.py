@@ -7,13 +7,13 @@ import math
 import pytest
 import torch
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.learning.additive.annealing import SCHEDULES, Schedule, water_level
 from kdcode.options import EFFORTS
 
 
 def spec_of(length=16, composition="linear", **changes):
-    return CodecSpec.named(composition, 50, 16, length, **changes)
+    return CodewordSpec.named(composition, 50, 16, length, **changes)
 
 
 def test_every_effort_has_a_schedule_and_more_effort_more_rounds():

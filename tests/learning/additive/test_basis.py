@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import kdcode
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import make_module
 from kdcode.learning.additive.basis import principal_basis, procrustes
 from kdcode.learning.training_table import TrainingTable
@@ -23,7 +23,7 @@ def spread_rows(dim=8, rows=500):
 
 def test_blocks_of_a_balanced_rotation_have_products_of_variances_that_are_nearly_equal():
     vectors = spread_rows()
-    module = make_module(CodecSpec.named("product", 8, 4, 4, rotation=True))
+    module = make_module(CodewordSpec.named("product", 8, 4, 4, rotation=True))
     principal_basis(TrainingTable(vectors, torch.zeros(1), 1.0, 1.0), module)
     basis = module.basis.detach()
     torch.testing.assert_close(basis @ basis.t(), torch.eye(8), atol=1e-5, rtol=0)
@@ -35,7 +35,7 @@ def test_blocks_of_a_balanced_rotation_have_products_of_variances_that_are_nearl
 
 
 def test_a_module_without_a_basis_is_left_alone():
-    module = make_module(CodecSpec.named("linear", 8, 4, 4))
+    module = make_module(CodewordSpec.named("linear", 8, 4, 4))
     before = module.codebook.detach().clone()
     principal_basis(TrainingTable(spread_rows(), torch.zeros(1), 1.0, 1.0), module)
     assert module.basis is None
@@ -45,7 +45,7 @@ def test_a_module_without_a_basis_is_left_alone():
 @pytest.mark.parametrize("rows", [500, 2])
 def test_a_projection_starts_as_the_strongest_directions(rows):
     vectors = spread_rows(rows=rows)
-    module = make_module(CodecSpec.named("linear", 8, 4, 3, codeword_dim=3))
+    module = make_module(CodewordSpec.named("linear", 8, 4, 3, codeword_dim=3))
     principal_basis(TrainingTable(vectors, torch.zeros(1), 1.0, 1.0), module)
     basis = module.basis.detach()
     torch.testing.assert_close(basis @ basis.t(), torch.eye(3), atol=1e-5, rtol=0)
@@ -57,7 +57,7 @@ def test_a_projection_starts_as_the_strongest_directions(rows):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_procrustes_undoes_a_rotation(weighted):
     generator = torch.Generator().manual_seed(0)
-    spec = CodecSpec.named("grouped", 6, 4, 4, groups=2, rotation=True)
+    spec = CodewordSpec.named("grouped", 6, 4, 4, groups=2, rotation=True)
     module = make_module(spec, generator=generator)
     codes = torch.randint(4, (300, 4), generator=generator)
     wanted = torch.linalg.qr(torch.randn(6, 6, generator=generator)).Q

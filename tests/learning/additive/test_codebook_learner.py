@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.data import glove_50d
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.additive.codebook_learner import (
@@ -19,7 +19,7 @@ from kdcode.learning.run import Run
 from kdcode.learning.starts import warm_start
 from kdcode.learning.training_table import TrainingTable
 
-LINEAR = CodecSpec.named("linear", 50, 16, 4)
+LINEAR = CodewordSpec.named("linear", 50, 16, 4)
 
 
 def training_of(rows, weights=None):
@@ -48,7 +48,7 @@ def test_noise_fades_and_more_effort_has_more_rounds():
 
 
 def test_rotated_product_codes_are_annealed_first():
-    rotated, plain = (CodecSpec.named("product", 50, 16, 5, rotation=turned) for turned in (True, False))
+    rotated, plain = (CodewordSpec.named("product", 50, 16, 5, rotation=turned) for turned in (True, False))
     annealed = SCHEDULES["normal"].plan(rotated)
     planned = CODEBOOK_SCHEDULES["normal"].plan(rotated)
     assert planned[: len(annealed)] == annealed

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 import kdcode
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.data import glove_50d
 from kdcode.errors import OptionError
 from kdcode.learning.gradient.algorithm_1 import Algorithm1Learner
@@ -25,7 +25,7 @@ SIZE, LENGTH = 8, 4
 def learner(composition="linear", rows=30, codeword_dim=None, **changes):
     options = CompressOptions(SIZE, LENGTH, composition=composition, codeword_dim=codeword_dim)
     training = TrainingTable.of(glove_50d().head(rows), options)
-    spec = CodecSpec.named(composition, 50, SIZE, LENGTH, codeword_dim=codeword_dim)
+    spec = CodewordSpec.named(composition, 50, SIZE, LENGTH, codeword_dim=codeword_dim)
     learning = Algorithm1Options(**{"epochs": 3, "batch_size": 10, **changes})
     return Algorithm1Learner(training, fresh_start(training, spec, 0), learning, 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import make_module
 from kdcode.data import glove_50d
 from kdcode.learning.gradient.batches import BatchLearner, weight_groups
@@ -14,7 +14,7 @@ from kdcode.learning.solution import Best, Start
 from kdcode.learning.training_table import TrainingTable
 from kdcode.options import CompressOptions, GradientOptions
 
-SPEC = CodecSpec.named("linear", 50, 4, 2)
+SPEC = CodewordSpec.named("linear", 50, 4, 2)
 
 
 class Seen(BatchLearner):
@@ -87,7 +87,7 @@ def test_reports_count_steps_and_changed_codes():
 
 @pytest.mark.parametrize("composition", ["linear", "lstm", "product"])
 def test_codewords_learn_in_units_of_their_spread(composition):
-    spec = CodecSpec.named(composition, 48, 8, 4, codeword_dim=None if composition == "product" else 20)
+    spec = CodewordSpec.named(composition, 48, 8, 4, codeword_dim=None if composition == "product" else 20)
     module = make_module(spec, generator=torch.Generator().manual_seed(0))
     start = Start(torch.zeros(1, 4, dtype=torch.long), module, "random")
     rates = [group["relative_rate"] for group in weight_groups(start)]

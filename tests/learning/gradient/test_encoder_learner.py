@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.data import glove_50d
 from kdcode.learning import Checkpoint, learn_encoder
@@ -22,7 +22,7 @@ QUICK = CompressOptions(8, 6, learner=EncoderOptions(epochs=30, batch_size=100, 
 
 def setting(table):
     training = TrainingTable.of(table, QUICK)
-    start = random_start(training, CodecSpec.named("linear", 50, 8, 6), 0)
+    start = random_start(training, CodewordSpec.named("linear", 50, 8, 6), 0)
     return training, fresh_encoder(training, 6, 8, 0), start
 
 

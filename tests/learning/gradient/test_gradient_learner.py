@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kdcode
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import make_module
 from kdcode.data import glove_50d
 from kdcode.learning.gradient.learner import GradientLearner
@@ -25,7 +25,7 @@ COMPOSITIONS = [{}, {"codeword_dim": 10}, {"composition": "lstm", "codeword_dim"
 def setting(rows=400, **changes):
     options = CompressOptions(8, 4, codebook_dtype="float32").changed(**changes)
     training = TrainingTable.of(glove_50d().head(rows), options)
-    spec = CodecSpec.named(options.composition, 50, 8, 4, codeword_dim=options.codeword_dim)
+    spec = CodewordSpec.named(options.composition, 50, 8, 4, codeword_dim=options.codeword_dim)
     return training, spec
 
 

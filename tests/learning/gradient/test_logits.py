@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.data import glove_50d
 from kdcode.learning.gradient.logits import first_logits
 from kdcode.learning.starts import random_start, warm_start
@@ -18,7 +18,7 @@ COMPOSITIONS = [{}, {"codeword_dim": 10}, {"composition": "lstm", "codeword_dim"
 def setting(rows=400, **changes):
     options = CompressOptions(8, 4, codebook_dtype="float32").changed(**changes)
     training = TrainingTable.of(glove_50d().head(rows), options)
-    spec = CodecSpec.named(options.composition, 50, 8, 4, codeword_dim=options.codeword_dim)
+    spec = CodewordSpec.named(options.composition, 50, 8, 4, codeword_dim=options.codeword_dim)
     return training, spec
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import make_module
 from kdcode.data import glove_50d
 from kdcode.learning.gradient import refinement
@@ -25,7 +25,7 @@ def small(composition, width=None):
     table = VectorTable(None, torch.randn(ROWS, DIM, generator=generator).numpy())
     training = TrainingTable.of(table, CompressOptions(SIZE, LENGTH))
     codes = torch.randint(SIZE, (ROWS, LENGTH), generator=generator)
-    spec = CodecSpec.named(composition, DIM, SIZE, LENGTH, codeword_dim=width, codebook_dtype="float32")
+    spec = CodewordSpec.named(composition, DIM, SIZE, LENGTH, codeword_dim=width, codebook_dtype="float32")
     return training, codes, make_module(spec, generator=generator)
 
 
@@ -74,7 +74,7 @@ def test_weights_that_got_worse_are_taken_back(monkeypatch):
 
 def test_swaps_lower_every_changed_row_and_stop_at_the_bottom():
     training = TrainingTable.of(glove_50d().head(400), CompressOptions(8, 4))
-    start = random_start(training, CodecSpec.named("linear", 50, 8, 4), 0)
+    start = random_start(training, CodewordSpec.named("linear", 50, 8, 4), 0)
     errors = training.row_errors(start.codes, start.module)
     codes = swap_codewords(training.vectors, start.codes, start.module)
     changed = (codes != start.codes).any(dim=1)

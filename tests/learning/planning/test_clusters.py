@@ -38,7 +38,7 @@ def test_a_few_rows_and_rows_that_are_alike_are_no_clusters(rows):
 def test_a_plan_for_clusters_looks_at_codewords():
     matrix = clustered()
     coded = kdcode.compress(matrix, "20x", effort="fast")
-    assert coded.spec.has_codewords
+    assert coded.codewords is not None
     transform = kdcode.compress(matrix, composition="transform", row_bytes=4 * 32 / 20, effort="fast")
     assert coded.provenance["relative_error"] < 0.7 * transform.provenance["relative_error"]
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kdcode import _core, bitpack
-from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
-from kdcode.codec.codec import CodeArray, Codec, Search
+from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors, rows_at_once
+from kdcode.codec.codec import CodeArray, Codec
 from kdcode.codec.row_writing import RowWriter, written
 from kdcode.codec.spec import TRANSFORM
 from kdcode.codec.transform.blocks import EncodedBlocks, block_means, row_numbers
@@ -51,8 +51,6 @@ class Transform(Codec):
     """
 
     kind: ClassVar[str] = TRANSFORM
-    scaled_weight: ClassVar[str] = "steps"
-
     spec: TransformSpec
 
     def __post_init__(self) -> None:
@@ -170,16 +168,11 @@ class Transform(Codec):
         """How many coordinates have levels: the first ones, all others are zero."""
         return int(self.stored["group_sizes"].sum())
 
-    @classmethod
-    def from_weights(cls, spec: Any, weights: Any) -> Self:  # noqa: ANN401 - not used
-        """There is no such codec without its tables."""
-        raise OptionError("a transform codec is made of its tensors, not of weights; use compress")
-
     def scaled(self, factor: float) -> Self:
         """The codec whose vectors are `factor` times as long."""
         search = self.stored["search"].copy()
         search[1] *= np.float32(factor)
-        names = self.spec.weight_shapes()
+        names = ("mean", "steps", *(["centroid_scales"] if self.spec.centroids else []))
         changed = {name: (self.stored[name] * np.float64(factor)).astype(np.float32) for name in names}
         return replace(self, stored={**self.stored, **changed, "search": search})
 
@@ -216,7 +209,7 @@ class Transform(Codec):
         """(N, 16) hashes of codes, which differ where codes do, but for chances below 2⁻⁹⁰."""
         columns = len(self.spec.widths)
         factors = np.random.default_rng(0).integers(0, 1 << 64, size=(columns, 2), dtype=np.uint64)
-        found, decoder, at_once = np.empty((len(rows), 2), dtype=np.uint64), self.decoder(rows), self._rows_at_once()
+        found, decoder, at_once = np.empty((len(rows), 2), dtype=np.uint64), self.decoder(rows), rows_at_once(columns)
         for start in range(0, len(rows), at_once):
             numbers = np.arange(start, min(start + at_once, len(rows)))
             found[numbers] = decoder.codes(numbers).astype(np.uint64) @ factors
@@ -233,12 +226,6 @@ class Transform(Codec):
     def decoder(self, packed: PackedRows) -> TransformRowDecoder:
         """What decodes rows of a table."""
         return TransformRowDecoder(self, packed)
-
-    def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
-        """(n, row bytes) packed rows to (n, d) vectors."""
-        if not len(packed):
-            return np.empty((0, self.spec.embedding_dim), dtype=np.float32)
-        return self.decoder(packed).decode(np.arange(len(packed)))
 
     def unpack(self, packed: npt.NDArray[np.uint8]) -> bitpack.UnsignedArray:
         """(n, row bytes) packed rows to (n, columns) codes.
@@ -337,16 +324,13 @@ class Transform(Codec):
 
     # Encoding.
 
-    def encode(
-        self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4, search: Search | None = None
-    ) -> CodeArray:
+    def encode(self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4) -> CodeArray:
         """Codes whose vectors are near the given ones: the least squared error plus λ times bits.
 
         Args:
             vectors: (d,) or (n, d) finite numbers.
-            beam: has no effect, nor have `sweeps` and `search`, since the Viterbi algorithm considers all paths.
+            beam: has no effect, nor have `sweeps`, since the Viterbi algorithm considers all paths.
             sweeps: see `beam`.
-            search: see `beam`.
 
         Returns:
             (columns,) or (n, columns) codes.
@@ -485,16 +469,7 @@ class Transform(Codec):
             )
         return found
 
-    def score_tables(self, queries: DoubleArray) -> None:
-        """None: vectors are no sums of codewords."""
-
     def _reach(self) -> float:
         most = self.spec.codebook_size * float(self.stored["steps"].max())
         most += 0.0 if self.centroids is None else self.centroids.largest
         return most * self.spec.embedding_dim + float(np.abs(self.stored["mean"]).max())
-
-    def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
-        return self.encode(vectors)[:, : self.spec.code_length]
-
-    def _rows_at_once(self, beam: int = 0) -> int:
-        return self.spec.rows_per_block  # not used: `encode` finds codes in its own way

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,10 +75,8 @@ class TransformSpec(CodecSpec):
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", tuple(self.lengths))
         super().__post_init__()
-        if (self.code_length, self.inner_dim, self.scale_bits, self.groups) != (self.embedding_dim,) * 2 + (0, 1):
-            raise OptionError("a transform codec has as many positions as dimensions, no groups and no row scales")
-        if self.basis != (self.reflections > 0):
-            raise OptionError(f"basis: expected whether there are reflections, got {self.basis} for {self.reflections}")
+        if self.kind != TRANSFORM:
+            raise OptionError(f"kind: expected {TRANSFORM}, got {self.kind!r}")
         within("reflections", self.reflections, 0, max(0, self.embedding_dim - 1))
         if self.reflections:
             within("embedding_dim", self.embedding_dim, 1, MAX_ROTATED)
@@ -114,9 +111,14 @@ class TransformSpec(CodecSpec):
         return f"{TRANSFORM}, {each}, {rotation}{centroids}, {self.states} states"
 
     @property
-    def has_codewords(self) -> bool:
-        """Whether positions choose among codewords: here they do not."""
-        return False
+    def code_length(self) -> int:
+        """D, which is d: one position for each coordinate."""
+        return self.embedding_dim
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether there is a rotation."""
+        return self.reflections > 0
 
     @property
     def classes(self) -> int:
@@ -131,11 +133,6 @@ class TransformSpec(CodecSpec):
     def blocks_of(self, rows: int) -> int:
         """How many blocks so many rows make."""
         return -(-rows // self.rows_per_block)
-
-    @cached_property
-    def widths(self) -> tuple[int, ...]:
-        """Bits of each column of an unpacked code: see `column_ends`."""
-        return tuple(bitpack.bits_for(end) for end in self.column_ends)
 
     @property
     def most_sides(self) -> int:
@@ -178,10 +175,10 @@ class TransformSpec(CodecSpec):
         """Whether bytes may stand for no code: they may."""
         return True
 
-    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The numbers that vectors are made of: the mean, the step of each class, and the scales of centroids."""
-        scales = {"centroid_scales": (self.embedding_dim,)} if self.centroids else {}
-        return {"mean": (self.embedding_dim,), "steps": (self.classes,), **scales}
+    @property
+    def parameters(self) -> int:
+        """The numbers of all stored tensors."""
+        return sum(math.prod(shape) for _, shape in self.tensor_layout().values())
 
     def tensor_layout(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """The type and shape of every stored tensor but rows and symbols, by name."""

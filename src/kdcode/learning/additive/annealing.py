@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 
 _BEAM = 5
 """Partial codes that the first search keeps per row."""
@@ -58,7 +58,7 @@ class Round(NamedTuple):
 class RoundPlan(Protocol):
     """What says which rounds a learner has."""
 
-    def plan(self, spec: CodecSpec) -> list[Round]:
+    def plan(self, spec: CodewordSpec) -> list[Round]:
         """The rounds for a codec, in their order."""
         ...
 
@@ -83,7 +83,7 @@ class Schedule:
     rounds: int = 0
     sweeps: int = 2
 
-    def plan(self, spec: CodecSpec) -> list[Round]:
+    def plan(self, spec: CodewordSpec) -> list[Round]:
         """Beam search, whose error tells the temperature scale; then annealing and descent, once or twice.
 
         A product code needs no search, since the nearest codeword of each block is the best: Lloyd steps follow the

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kdcode.arrays import CHUNK_ROWS
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import BlockSumModule
 from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.learning.linalg.principal import complete_basis, principal_directions
@@ -38,7 +38,7 @@ def principal_basis(training: TrainingTable, module: BlockSumModule) -> None:
     module.basis.zero_()[: len(order)] = directions[:, torch.tensor(order, device=directions.device)].t()
 
 
-def allocated(variances: Tensor, spec: CodecSpec) -> list[int]:
+def allocated(variances: Tensor, spec: CodewordSpec) -> list[int]:
     """An order of directions, with (r,) variances that fall, in which each block's are one after another.
 
     Directions go to the block with the smallest product of variances so far that has room for one more. Those beyond r

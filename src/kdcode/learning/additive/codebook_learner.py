@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.codec_torch.beam_search import encode_sums
 from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.additive.annealing import SCHEDULES, Round, Schedule
@@ -47,7 +47,7 @@ class NoiseSchedule:
     rounds: int
     annealing: Schedule
 
-    def plan(self, spec: CodecSpec) -> list[Round]:
+    def plan(self, spec: CodewordSpec) -> list[Round]:
         """A round without noise, whose error tells the scale of noise; then rounds with it."""
         if spec.is_rotated and spec.groups == spec.code_length > 1:
             return [*self.annealing.plan(spec), *_fading(_ANNEALED, -(-self.rounds // 4))]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kdcode.arrays import CHUNK_ROWS
-from kdcode.codec.spec import Block
+from kdcode.codec.codeword_spec import Block
 from kdcode.codec_torch import BlockSumModule
 from kdcode.codec_torch.beam_search import encode_sums
 from kdcode.codec_torch.icm import SumSearch

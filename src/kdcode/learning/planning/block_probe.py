@@ -22,8 +22,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kdcode.codec import CodecSpec
-from kdcode.codec.spec import Block
+from kdcode.codec import CodewordSpec
+from kdcode.codec.codeword_spec import Block
 from kdcode.codec_torch.beam_search import encode_sums
 from kdcode.codec_torch.icm import SumSearch
 from kdcode.codec_torch.parallel import default_threads, parallel_chunks
@@ -87,7 +87,7 @@ class Sample:
         directions = complete_basis(directions, self.training.vectors.shape[1])
         return variances, multiply(self.training.vectors, directions), self.unseen @ directions
 
-    def coordinates(self, spec: CodecSpec) -> tuple[Tensor, Tensor]:
+    def coordinates(self, spec: CodewordSpec) -> tuple[Tensor, Tensor]:
         """(n, d) and (m, d) coordinates of both kinds of rows, in the order in which blocks of a codec take them."""
         if not spec.is_rotated:
             return self.training.vectors, self.unseen
@@ -121,7 +121,7 @@ class Probed(NamedTuple):
 
 
 @torch.no_grad()
-def probe(sample: Sample, spec: CodecSpec, schedule: Schedule, seed: int) -> Probed:
+def probe(sample: Sample, spec: CodewordSpec, schedule: Schedule, seed: int) -> Probed:
     """Learn some blocks of a codec on a sample, and estimate errors and times of all."""
     vectors, unseen = sample.coordinates(spec)
     chosen = _chosen_blocks(spec, vectors)
@@ -147,7 +147,7 @@ def probe(sample: Sample, spec: CodecSpec, schedule: Schedule, seed: int) -> Pro
     )
 
 
-def _chosen_blocks(spec: CodecSpec, vectors: Tensor) -> dict[int, float]:
+def _chosen_blocks(spec: CodewordSpec, vectors: Tensor) -> dict[int, float]:
     """Blocks to probe, at even distances among those of each width, and for how many blocks each of them stands."""
     bits = spec.code_length / spec.groups * math.log2(spec.codebook_size)
     limits = [block_limit(vectors[:, block.columns], bits) for block in spec.blocks]
@@ -183,9 +183,9 @@ class _BlockRows(NamedTuple):
 
 
 @torch.no_grad()
-def _learned(rows: _BlockRows, spec: CodecSpec, block: Block, schedule: Schedule, seed: int) -> _BlockProbed:
+def _learned(rows: _BlockRows, spec: CodewordSpec, block: Block, schedule: Schedule, seed: int) -> _BlockProbed:
     """Learn one block as a sum of its own."""
-    own = CodecSpec.named("linear", block.width, spec.codebook_size, block.length)
+    own = CodewordSpec.named("linear", block.width, spec.codebook_size, block.length)
     vectors, weights = rows.training.vectors, rows.training.weights
     began = started = time.monotonic()
     if block.length == 1:

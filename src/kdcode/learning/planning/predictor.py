@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from kdcode.codec import CodecSpec
+from kdcode.codec import CodewordSpec
 from kdcode.errors import OptionError
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.planned_table import PlannedTable
@@ -175,7 +175,7 @@ class Predictor:
         return self._samples[rows]
 
 
-def probe_rows(spec: CodecSpec, num_embeddings: int, effort: str) -> int:
+def probe_rows(spec: CodewordSpec, num_embeddings: int, effort: str) -> int:
     """Rows of a probe: enough that no codeword is made of a few rows; some are left to test with."""
     most = max(1, num_embeddings - max(1, num_embeddings // _LEFT_TO_TEST))
     if spec.code_length == spec.groups:  # of two sizes, so that samples are shared
@@ -189,7 +189,7 @@ def probe_rows(spec: CodecSpec, num_embeddings: int, effort: str) -> int:
     return min(most, max(_FEWEST_ROWS, rows))
 
 
-def predicted_error(found: Probed, spec: CodecSpec, share_of_rows: float, effort: str) -> float:
+def predicted_error(found: Probed, spec: CodewordSpec, share_of_rows: float, effort: str) -> float:
     """The relative error of a whole run, from a probe on a share of the rows."""
     error, in_sum = found.seen, spec.code_length / spec.groups
     if found.unseen is not None and 0 < found.seen < found.unseen:
@@ -201,7 +201,7 @@ def predicted_error(found: Probed, spec: CodecSpec, share_of_rows: float, effort
     return float(min(1.0, error + found.rounding))
 
 
-def predicted_unseen_error(found: Probed, spec: CodecSpec, share_of_rows: float, effort: str) -> float:
+def predicted_unseen_error(found: Probed, spec: CodewordSpec, share_of_rows: float, effort: str) -> float:
     """The relative error of rows that are not in the table, with codewords that are learned for such rows.
 
     What the error of unseen rows is above that of infinitely many rows falls as 1/n, like what the error of seen rows
@@ -219,7 +219,7 @@ def predicted_unseen_error(found: Probed, spec: CodecSpec, share_of_rows: float,
     return float(min(1.0, error + found.rounding))
 
 
-def _share(spec: CodecSpec) -> float:
+def _share(spec: CodewordSpec) -> float:
     """The share of the gap between unseen and seen rows that is missing in the error of seen ones."""
     if spec.code_length == spec.groups:
         return FITTED.product_share
@@ -229,7 +229,7 @@ def _share(spec: CodecSpec) -> float:
     return min(1.0, few + per_e_fold * math.log(spec.code_length))
 
 
-def _seconds(found: Probed, spec: CodecSpec, sample: Sample, effort: str) -> float:
+def _seconds(found: Probed, spec: CodewordSpec, sample: Sample, effort: str) -> float:
     """How long a whole run takes: k-means looks at so many rows and no more, rounds at all of them."""
     rows = len(sample.training)
     most = _ALL_ROWS_PER_CENTROID * spec.codebook_size
