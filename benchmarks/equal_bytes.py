@@ -111,7 +111,7 @@ def measure(vectors: Matrix, method: str, most: int) -> dict[str, Any]:
 
 def _fit_ours(vectors: Matrix, effort: str, most: int) -> tuple[Setting, int, Fitted, Spent]:
     """What `kdcode compress --size` does; the time of planning counts."""
-    from kdcode.learning.planning import PLANNED  # with torch, which peers need not wait for
+    from kdcode.learning.planning.candidates import PLANNED  # with torch, which peers need not wait for
 
     table = kdcode.VectorTable(None, vectors)
     times = 4 * vectors.size / most

@@ -26,9 +26,9 @@ from turns import Contender, Plan, timed, times
 
 import kdcode
 from kdcode import _core
-from kdcode.codec_torch.parallel import using_threads
 from kdcode.cpus import available_cpus
 from kdcode.learning import encode
+from kdcode.threads import using_threads
 
 RESULTS = Path(__file__).parent / "results" / "transform_codes.json"
 SIZES, EFFORTS = ("8x", "10x", "20x"), ("fast", "normal")

@@ -91,21 +91,40 @@ void make_transform(HeldTransform* self, std::size_t dim, std::size_t rows_per_b
   new (self) HeldTransform(std::move(made));
 }
 
-Stopped bind_decode(const HeldTransform& held, const HeldBlocks& blocks, const Vector<std::int64_t>& numbers,
-                    const Array<float, 2>& vectors, std::size_t done, std::int64_t zero_row) {
+// Calls `work` for rows from the `done`-th on, and tells what stopped it.
+template <class Work>
+Stopped over_rows(const HeldTransform& held, const HeldBlocks& blocks, std::span<const std::int64_t> numbers,
+                  std::size_t done, Work work) {
   const Transform& codec = held.codec();
   check_fit(codec, blocks);
-  expect_shape(vectors, "the vectors", {numbers.size(), codec.dim()});
   expect(done <= numbers.size(), "no more rows can be done than are asked for");
   DecodeTrouble trouble;
   {
     const ReleaseGil released((numbers.size() - done) * codec.dim() * 4);
-    done = codec.decode(*blocks.finder, numbers.span(), done, zero_row, vectors.data(), &trouble);
+    done = work(codec, &trouble);
   }
   if (trouble.found() && trouble.row != RowTrouble::unchecked) {
-    refuse_rows(trouble, numbers.data()[trouble.at], blocks.finder->rows().rows, blocks.lengths.size());
+    refuse_rows(trouble, numbers[trouble.at], blocks.finder->rows().rows, blocks.lengths.size());
   }
   return {done, trouble.begin, trouble.length};
+}
+
+Stopped decode_rows(const HeldTransform& held, const HeldBlocks& blocks, std::span<const std::int64_t> numbers,
+                    const Array<float, 2>& vectors, std::size_t done, std::int64_t zero_row) {
+  expect_shape(vectors, "the vectors", {numbers.size(), held.codec().dim()});
+  return over_rows(held, blocks, numbers, done, [&](const Transform& codec, DecodeTrouble* trouble) {
+    return codec.decode(*blocks.finder, numbers, done, zero_row, vectors.data(), trouble);
+  });
+}
+
+Stopped bind_decode(const HeldTransform& held, const HeldBlocks& blocks, const Vector<std::int64_t>& numbers,
+                    const Array<float, 2>& vectors, std::size_t done, std::int64_t zero_row) {
+  return decode_rows(held, blocks, numbers.span(), vectors, done, zero_row);
+}
+
+std::size_t bind_decode_ids(const HeldTransform& held, const HeldBlocks& blocks, const Ids& ids,
+                            const Array<float, 2>& vectors, std::int64_t zero_row) {
+  return std::get<0>(decode_rows(held, blocks, ids.span(), vectors, 0, zero_row));
 }
 
 // Rows as they are handed around: their place in the block where blocks have several, their class where there are
@@ -137,20 +156,11 @@ Stopped bind_copy(const HeldBlocks& blocks, const Vector<std::int64_t>& numbers,
 // Codes of rows: (n, d) multiples, and (n, 4) the centroid, the class, the number of sides and the sides themselves.
 Stopped bind_read(const HeldTransform& held, const HeldBlocks& blocks, const Vector<std::int64_t>& numbers,
                   const Array<std::int32_t, 2>& multiples, const Array<std::uint32_t, 2>& others, std::size_t done) {
-  const Transform& codec = held.codec();
-  check_fit(codec, blocks);
-  expect_shape(multiples, "the multiples", {numbers.size(), codec.dim()});
+  expect_shape(multiples, "the multiples", {numbers.size(), held.codec().dim()});
   expect_shape(others, "the other columns", {numbers.size(), 4});
-  expect(done <= numbers.size(), "no more rows can be done than are asked for");
-  DecodeTrouble trouble;
-  {
-    const ReleaseGil released((numbers.size() - done) * codec.dim() * 4);
-    done = codec.read(*blocks.finder, numbers.span(), done, multiples.data(), others.data(), &trouble);
-  }
-  if (trouble.found() && trouble.row != RowTrouble::unchecked) {
-    refuse_rows(trouble, numbers.data()[trouble.at], blocks.finder->rows().rows, blocks.lengths.size());
-  }
-  return {done, trouble.begin, trouble.length};
+  return over_rows(held, blocks, numbers.span(), done, [&](const Transform& codec, DecodeTrouble* trouble) {
+    return codec.read(*blocks.finder, numbers.span(), done, multiples.data(), others.data(), trouble);
+  });
 }
 
 std::vector<Sides> sides_of(const Matrix<std::uint32_t>& others, std::size_t active) {
@@ -313,6 +323,8 @@ void bind_transform(nb::module_& module) {
       .def("decode", bind_decode, nb::arg("rows"), nb::arg("numbers"), nb::arg("vectors"), nb::arg("done"),
            nb::arg("zero_row"),
            "Write the vectors of rows. How many are done, and which bytes of the file have to be checked first.")
+      .def("decode_ids", bind_decode_ids, nb::arg("rows"), nb::arg("ids"), nb::arg("vectors"), nb::arg("zero_row"),
+           "The same for ids in a tensor of torch; how many are done.")
       .def("read", bind_read, nb::arg("rows"), nb::arg("numbers"), nb::arg("multiples"), nb::arg("others"),
            nb::arg("done"), "Write the codes of rows: multiples, and centroid, class, number of sides, sides.")
       .def(

@@ -103,6 +103,7 @@ void choose_isa_or_fail() {
 }  // namespace
 
 void bind_codewords(nb::module_& module);  // bind_codewords.cpp
+void bind_learning(nb::module_& module);   // bind_learning.cpp
 void bind_search(nb::module_& module);     // bind_search.cpp
 void bind_symbols(nb::module_& module);    // bind_symbols.cpp
 void bind_transform(nb::module_& module);  // bind_transform.cpp
@@ -124,4 +125,5 @@ NB_MODULE(_core, module) {
   bind_transform(module);
   bind_search(module);
   bind_symbols(module);
+  bind_learning(module);
 }

@@ -378,29 +378,41 @@ KDCODE_LANE Vector<T, N> gather(const T* table, Vector<Index, N> index) {
   }
 }
 
-// The two values of each of eight pairs of a table, side by side.
-KDCODE_LANE u32x16 gather_eight_pairs(const std::uint32_t* table, Vector<std::uint32_t, 8> index) {
-#if defined(__AVX512F__)
-  return (u32x16)_mm512_i32gather_epi64((__m256i)index.raw, table, 8);
+// Both 16-bit halves of each lane times those of another, added up. They have signs.
+KDCODE_LANE u32x16 dot_halves(u32x16 a, u32x16 b) {
+#if defined(__AVX512BW__)
+  return (u32x16)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 #elif defined(__AVX2__)
-  const auto* pairs = reinterpret_cast<const long long*>(table);
-  u32x16 found;
-  found.low.raw = (decltype(found.low.raw))_mm256_i32gather_epi64(pairs, (__m128i)low_half(index).raw, 8);
-  found.high.raw = (decltype(found.high.raw))_mm256_i32gather_epi64(pairs, (__m128i)high_half(index).raw, 8);
-  return found;
+  return each<u32x16>([](auto x, auto y) { return _mm256_madd_epi16((__m256i)x, (__m256i)y); }, a, b);
 #else
-  std::uint32_t places[8], values[16];
-  store(places, index);
-  for (int i = 0; i < 8; ++i) __builtin_memcpy(values + 2 * i, table + 2 * std::size_t{places[i]}, 8);
-  return load<u32x16>(values);
+  const i32x16 c = (i32x16)a, d = (i32x16)b;
+  return (u32x16)((c >> 16) * (d >> 16) + (c << 16 >> 16) * (d << 16 >> 16));
 #endif
 }
 
-// Both values of one pair of a table in each lane. Every index must have been checked.
-KDCODE_LANE void gather_pairs(const std::uint32_t* table, u32x16 index, u32x16* first, u32x16* second) {
-  const u32x16 low = gather_eight_pairs(table, low_half(index)), high = gather_eight_pairs(table, high_half(index));
-  *first = evens(low, high);
-  *second = odds(low, high);
+// Has the compiler take numbers from memory one by one, and not from registers, which takes two instructions each.
+template <class T, int N>
+KDCODE_LANE void spill(T (&to)[N], Vector<T, N> lanes) {
+  store(to, lanes);
+  asm("" : "+m"(to));
+}
+
+// Eight pairs from eight places, side by side.
+KDCODE_LANE u32x16 load_pairs(const std::uint32_t* const (&from)[8]) {
+#if defined(__AVX2__)
+  const auto two = [&](int i) KDCODE_INLINE {
+    long long pair[2];
+    __builtin_memcpy(&pair[0], from[i], 8);
+    __builtin_memcpy(&pair[1], from[i + 1], 8);
+    return _mm_set_epi64x(pair[1], pair[0]);
+  };
+  const __m256i low = _mm256_set_m128i(two(2), two(0)), high = _mm256_set_m128i(two(6), two(4));
+  return joined(Vector<std::uint32_t, 8>(low), Vector<std::uint32_t, 8>(high));
+#else
+  std::uint32_t values[16];
+  for (int i = 0; i < 8; ++i) __builtin_memcpy(values + 2 * i, from[i], 8);
+  return load<u32x16>(values);
+#endif
 }
 
 // A bit for each lane of a mask.

@@ -93,7 +93,7 @@ bool LevelTables::set(std::span<const std::uint16_t> magnitudes, std::span<const
   if (place != weights.size()) return false;
   const std::size_t tables = std::size_t{contexts_} * tables_per_context;
   // Not written to before a table is made, so that tables nobody needs take no memory.
-  slots_.reset(new (std::nothrow) std::uint8_t[tables * main_total + 3]);
+  slots_.reset(new (std::nothrow) std::uint8_t[tables * main_total]);
   symbols_.reset(new (std::nothrow) Symbol[tables * 256]);
   tails_.reset(new (std::nothrow) std::atomic<Tail*>[tables]());
   if (!slots_ || !symbols_ || !tails_) return false;
@@ -183,7 +183,7 @@ std::size_t LevelTables::fill_main(std::span<const Tuple> tuples, unsigned size,
   for (std::size_t i = 0; i <= tuples.size(); ++i) {
     const bool is_escape = i == tuples.size();
     const std::uint32_t symbol = is_escape ? escape_symbol : static_cast<std::uint32_t>(i);
-    symbols[symbol] = {is_escape ? 0 : tuples[i].values, start << 16 | frequencies[i]};
+    symbols[symbol] = {is_escape ? escape_values : tuples[i].values, start << 16 | frequencies[i]};
     std::fill_n(slots + start, frequencies[i], static_cast<std::uint8_t>(symbol));
     start += frequencies[i];
   }
@@ -214,8 +214,11 @@ const Tail& LevelTables::tail(unsigned size, unsigned context, unsigned ones) co
   share_out(counts, sum, tail_total, frequencies);
   std::uint32_t start = 0;
   for (const std::uint32_t frequency : frequencies) {
-    made->starts.push_back(static_cast<std::uint16_t>(start));
+    const std::size_t before = (start + Tail::bucket - 1) / Tail::bucket;
     start += frequency;
+    const std::size_t buckets = (start + Tail::bucket - 1) / Tail::bucket - before;
+    made->firsts.insert(made->firsts.end(), buckets, static_cast<std::uint16_t>(made->starts.size()));
+    made->starts.push_back(static_cast<std::uint16_t>(start - frequency));
   }
   made->places.assign(hash_places, 0);
   const std::size_t known = made->mains + count;

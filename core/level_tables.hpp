@@ -16,6 +16,8 @@
 #include <span>
 #include <vector>
 
+#include "levels_kernels.hpp"
+
 namespace kdcode {
 
 inline constexpr unsigned main_bits = 12, tail_bits = 15;
@@ -37,7 +39,10 @@ struct Marginal {
 
 // The part of a joint table that only escapes and writers need.
 struct Tail {
+  static constexpr std::uint32_t bucket = 64;  // places
+
   std::vector<std::uint16_t> starts;  // of each tuple of the tail, then of the escape; the last one ends at tail_total
+  std::vector<std::uint16_t> firsts;  // the tuple, or the escape, that has the first place of each bucket
   std::vector<std::uint32_t> values;  // of each tuple
   std::vector<std::uint16_t> places;  // a hash table: 1 + the number of a tuple, those of the main table first
   std::size_t mains = 0;              // tuples of the main table
@@ -45,8 +50,11 @@ struct Tail {
 
 // A symbol of a main table.
 struct Symbol {
-  std::uint32_t values;     // int8 multiples, the first coordinate lowest
-  std::uint32_t frequency;  // start << 16 | frequency
+  std::uint32_t values;  // int8 multiples, the first coordinate lowest; escape_values for the escape
+  std::uint32_t part;    // start << 16 | frequency
+
+  std::uint32_t start() const { return part >> 16; }
+  std::uint32_t frequency() const { return part & 0xffff; }
 };
 
 // Joint tables of groups of one size and context; `ones` of their coordinates have quantizer 1 and come last.

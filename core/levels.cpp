@@ -130,8 +130,8 @@ void read_tail(const LevelTables& tables, std::uint32_t values, unsigned size, u
                Reader* reader, std::int32_t* multiples) {
   const Tail& tail = tables.tail(size, context, ones);
   const std::uint32_t place = reader->place_of(tail_bits);
-  const auto after = std::upper_bound(tail.starts.begin(), tail.starts.end(), place);
-  const auto found = static_cast<std::size_t>(after - tail.starts.begin()) - 1;
+  std::size_t found = tail.firsts[place / Tail::bucket];
+  while (found + 1 < tail.starts.size() && tail.starts[found + 1] <= place) ++found;
   const std::uint32_t end = found + 1 < tail.starts.size() ? tail.starts[found + 1] : tail_total;
   reader->take(tail.starts[found], end - tail.starts[found], tail_bits);
   for (unsigned i = 0; i < size; ++i) {
@@ -178,17 +178,20 @@ struct EscapeReader {
   std::vector<LargeLevel> of_spare = {};  // lanes that read the last block once more
   Damage damage[most_lanes] = {};
 
-  static std::uint32_t read(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
-                            LaneState* state) {
+  static void read(void* self, std::size_t batch, std::uint32_t escaped, std::uint32_t at, unsigned size,
+                   EscapedGroup* group) {
     auto& own = *static_cast<EscapeReader*>(self);
-    Reader reader{own.bytes + std::size_t{lane} * own.stride, state->code, state->range,
-                  std::min(state->place, own.stride - 4), own.stride - 4};
-    const std::uint32_t tuple =
-        read_escaped(*own.tables, own.values, size, context, orders[size][at >> 28], &reader, own.first_block + lane,
-                     at & 0xfffffffu, lane < own.blocks ? own.large : &own.of_spare);
-    *state = {reader.code, reader.range, reader.place};
-    if (reader.damage != Damage::none) own.damage[lane] = reader.damage;
-    return tuple;
+    for (std::uint32_t rest = escaped; rest != 0; rest &= rest - 1) {
+      const auto i = static_cast<unsigned>(std::countr_zero(rest));
+      const std::size_t lane = batch * lanes + i;
+      Reader reader{own.bytes + lane * own.stride, group->code[i], group->range[i],
+                    std::min(group->place[i] / 8, own.stride - 4), own.stride - 4};
+      group->values[i] =
+          read_escaped(*own.tables, own.values, size, group->context[i], orders[size][group->pattern[i]], &reader,
+                       own.first_block + lane, at, lane < own.blocks ? own.large : &own.of_spare);
+      group->code[i] = reader.code, group->range[i] = reader.range, group->place[i] = 8 * reader.place;
+      if (reader.damage != Damage::none) own.damage[lane] = reader.damage;
+    }
   }
 };
 
@@ -431,7 +434,7 @@ Damage LevelCodec::read_one(std::size_t own, std::size_t block, ReadBlocks* foun
         const std::uint32_t number = tables_.slots()[(table << main_bits) + reader.place_of(main_bits)];
         const Symbol& symbol = tables_.symbols()[(table << 8) + number];
         std::uint32_t tuple = symbol.values;
-        reader.take(symbol.frequency >> 16, symbol.frequency & 0xffff, main_bits);
+        reader.take(symbol.start(), symbol.frequency(), main_bits);
         if (number == escape_symbol) [[unlikely]] {
           const std::uint32_t place = row * plan_.width + coordinate + at;
           tuple = read_escaped(tables_, values_, size, tables_.context_of(size, bases[group]), order, &reader, block,
@@ -493,8 +496,8 @@ void LevelCodec::list(const std::int32_t* multiples, const std::uint16_t* number
         }
       }
       const std::size_t symbol = found != 0 && found <= tail.mains ? found - 1 : escape_symbol;
-      const std::uint32_t entry = tables_.symbols()[(table << 8) + symbol].frequency;
-      ops->push_back({entry >> 16, entry & 0xffff, main_bits});
+      const Symbol& entry = tables_.symbols()[(table << 8) + symbol];
+      ops->push_back({entry.start(), entry.frequency(), main_bits});
       if (symbol == escape_symbol) {
         const std::size_t place = found != 0 ? found - 1 - tail.mains : tail.values.size();
         const std::uint32_t end = place + 1 < tail.starts.size() ? tail.starts[place + 1] : tail_total;

@@ -5,8 +5,6 @@
 namespace kdcode {
 namespace {
 
-constexpr std::uint32_t escape = 255;
-
 // What 16 readers know. Bits of `word` are those that come next, two bytes at least while a symbol is read.
 struct Lanes {
   u32x16 code, range, place, word, is_damaged;  // places in bits
@@ -18,12 +16,11 @@ KDCODE_LANE u32x16 quotient(u32x16 code, u32x16 unit) {
   return (u32x16)convert<i32x16>(convert<f32x16>((i32x16)code) / convert<f32x16>((i32x16)unit));
 }
 
-// Where a code lies among 2^bits places, each `unit` long.
+// Where a code lies among 2^bits places, each `unit` long. It is beyond them where the code of a damaged block is.
 KDCODE_LANE u32x16 place_of(Lanes* lanes, u32x16 unit, unsigned bits) {
-  const u32x16 place = quotient(lanes->code, unit), last = splat<u32x16>((1u << bits) - 1);
-  const i32x16 beyond = place > last;  // also where the code of a damaged block has grown beyond 31 bits
-  lanes->is_damaged |= (u32x16)beyond;
-  return select(beyond, last, place);
+  const u32x16 place = quotient(lanes->code, unit);
+  lanes->is_damaged |= place >> bits;
+  return smaller(place, splat<u32x16>((1u << bits) - 1));
 }
 
 // Takes the next four bytes, which last for two symbols.
@@ -32,14 +29,27 @@ KDCODE_LANE void refill(const std::uint8_t* bytes, u32x16 base, u32x16 last, Lan
   lanes->word = shuffle4(four, splat<u32x16>(0x00010203));
 }
 
-// Takes a symbol, and as many bits as the range needs to have 17 or more.
-KDCODE_LANE void take(u32x16 unit, u32x16 start, u32x16 frequency, Lanes* lanes) {
-  const u32x16 range = unit * frequency;
-  const u32x16 bits = ((u32x16)(range < 1u << 16) & 8u) + ((u32x16)(range < 1u << 8) & 8u);
-  lanes->code = (lanes->code - unit * start) << bits | (lanes->word >> 16) >> (16 - bits);
+// Takes a symbol, which begins at `begin` and has `range`, and as many bits as the range needs to have 17 or more.
+KDCODE_LANE void take(u32x16 begin, u32x16 range, Lanes* lanes) {
+  const u32x16 bits = ((range - (1u << 16)) >> 28 & 8u) + ((range - (1u << 8)) >> 28 & 8u);  // where it is less, 8
+  lanes->code = (lanes->code - begin) << bits | (lanes->word >> 16) >> (16 - bits);
   lanes->range = range << bits;
   lanes->word = lanes->word << bits;
   lanes->place += bits;
+}
+
+// The symbols at places of main tables. Single loads take less time than gathers, of which one would wait for another.
+KDCODE_LANE void find_symbols(const LevelPlan* plan, u32x16 place, u32x16* tuple, u32x16* part) {
+  alignas(64) std::uint32_t places[16];
+  spill(places, place);
+  const std::uint32_t* symbols[2][8];
+  unroll<16>([&](auto i) KDCODE_INLINE {
+    const std::size_t at = places[i];
+    symbols[i / 8][i % 8] = plan->symbols + 2 * ((at >> 12 << 8) + plan->slots[at]);
+  });
+  const u32x16 low = load_pairs(symbols[0]), high = load_pairs(symbols[1]);
+  *tuple = evens(low, high);
+  *part = odds(low, high);
 }
 
 // Bits of nibbles in four bytes, one each.
@@ -64,7 +74,7 @@ template <std::size_t batches>
 KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride,
                               LaneBlocks* blocks, std::int8_t* levels, std::uint16_t* numbers, ReadEscaped escaped,
                               void* self) {
-  const u32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, base = lane * stride;
+  const u32x16 base = u32x16{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * stride;
   const u32x16 last = splat<u32x16>(stride - 4);
   const i32x16 last_context = splat<i32x16>(static_cast<std::int32_t>(plan->contexts) - 1);
   // By the pattern of quantizers of four coordinates: how many ones, and where each coordinate is with zeros first.
@@ -74,16 +84,16 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
                            0x03020100, 0x03020001, 0x03020100, 0x03020100};
   Lanes lanes[batches];
   u32x16 state[batches] = {};  // of the trellis, and from bit 8 on the quantizers of the next four coordinates
-  for (std::size_t b = 0; b < batches; ++b) {
+  unroll<batches>([&](auto b) KDCODE_INLINE {
     lanes[b] = {{}, splat<u32x16>(1u << 24), {}, {}, {}};
     refill(bytes + 16 * b * stride, base, last, &lanes[b]);
     lanes[b].code = lanes[b].word >> 8;
     lanes[b].place = splat<u32x16>(24);
-  }
+  });
   unsigned left = 0;  // symbols that the words suffice for
-  const auto refill_all = [&] {
+  const auto refill_all = [&]() KDCODE_INLINE {
     if (left == 0) {
-      for (std::size_t b = 0; b < batches; ++b) refill(bytes + 16 * b * stride, base, last, &lanes[b]);
+      unroll<batches>([&](auto b) KDCODE_INLINE { refill(bytes + 16 * b * stride, base, last, &lanes[b]); });
       left = 2;
     }
     --left;
@@ -91,19 +101,19 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
   for (std::uint32_t row = 0; row < plan->rows; ++row) {
     if (plan->number_slots != nullptr) {
       refill_all();
-      for (std::size_t b = 0; b < batches; ++b) {
+      unroll<batches>([&](auto b) KDCODE_INLINE {
         const u32x16 unit = lanes[b].range >> 15;
         const u32x16 place = place_of(&lanes[b], unit, 15);
         const u32x16 number =
             gather_bytes(reinterpret_cast<const std::uint8_t*>(plan->number_slots), place * 2) & 0xffffu;
         const u32x16 entry = gather(plan->number_starts, number);
-        take(unit, entry >> 16, entry & 0xffffu, &lanes[b]);
+        take(unit * (entry >> 16), unit * (entry & 0xffffu), &lanes[b]);
         std::uint32_t found[16];
         store(found, number);
         for (std::size_t i = 0; i < 16; ++i) {
           numbers[(16 * b + i) * plan->rows + row] = static_cast<std::uint16_t>(found[i]);
         }
-      }
+      });
     }
     std::uint32_t group = 0;
     for (std::uint32_t coordinate = 0; coordinate < plan->dim; coordinate += 4) {
@@ -115,35 +125,36 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
         i32x16 context[batches];
         std::uint32_t escapes[batches];
         refill_all();
-        for (std::size_t b = 0; b < batches; ++b) {
+        unroll<batches>([&](auto b) KDCODE_INLINE {
           pattern[b] = state[b] >> (8 + at) & ((1u << size) - 1);
           context[b] = load<i32x16>(blocks[b].class_context) + static_cast<std::int32_t>(plan->group_contexts[group]);
           context[b] = smaller(larger(context[b], i32x16{}), last_context);
           const u32x16 ones = lookup16(ones_of, pattern[b]);
           const u32x16 table = (u32x16)context[b] * (size + 1) + (plan->first_table[size] + ones);
           const u32x16 unit = lanes[b].range >> 12;
-          const u32x16 symbol = gather_bytes(plan->slots, (table << 12) + place_of(&lanes[b], unit, 12)) & 0xffu;
-          u32x16 frequency;
-          gather_pairs(plan->symbols, (table << 8) + symbol, &tuple[b], &frequency);
-          take(unit, frequency >> 16, frequency & 0xffffu, &lanes[b]);
-          escapes[b] = lane_mask(symbol == escape);
-        }
-        for (std::size_t b = 0; b < batches; ++b) {
-          for (std::uint32_t rest = escapes[b]; rest != 0; rest &= rest - 1) [[unlikely]] {
-            const auto i = static_cast<unsigned>(__builtin_ctz(rest));
-            LaneState own = {lanes[b].code[i], lanes[b].range[i], lanes[b].place[i] >> 3};
-            const std::uint32_t found = escaped(self, static_cast<unsigned>(16 * b) + i,
-                                                (row * plan->width + coordinate + at) | pattern[b][i] << 28, size,
-                                                static_cast<unsigned>(context[b][i]), &own);
-            const i32x16 here = lane == i;
-            tuple[b] = select(here, splat<u32x16>(found), tuple[b]);
-            lanes[b].code = select(here, splat<u32x16>(own.code), lanes[b].code);
-            lanes[b].range = select(here, splat<u32x16>(own.range), lanes[b].range);
-            lanes[b].place = select(here, splat<u32x16>(own.place << 3), lanes[b].place);
-            left = 0;
-          }
-        }
-        for (std::size_t b = 0; b < batches; ++b) {
+          u32x16 part;
+          find_symbols(plan, (table << 12) + place_of(&lanes[b], unit, 12), &tuple[b], &part);
+          escapes[b] = lane_mask(tuple[b] == escape_values);
+          take(dot_halves(part, unit << 16), dot_halves(part, unit), &lanes[b]);
+        });
+        unroll<batches>([&](auto b) KDCODE_INLINE {
+          if (escapes[b] == 0) [[likely]]
+            return;
+          EscapedGroup found;
+          store(found.code, lanes[b].code);
+          store(found.range, lanes[b].range);
+          store(found.place, lanes[b].place);
+          store(found.values, tuple[b]);
+          store(found.pattern, pattern[b]);
+          store(found.context, (u32x16)context[b]);
+          escaped(self, b, escapes[b], row * plan->width + coordinate + at, size, &found);
+          lanes[b].code = load<u32x16>(found.code);
+          lanes[b].range = load<u32x16>(found.range);
+          lanes[b].place = load<u32x16>(found.place);
+          tuple[b] = load<u32x16>(found.values);
+          left = 0;
+        });
+        unroll<batches>([&](auto b) KDCODE_INLINE {
           if (size == 4) {
             quad[b] = shuffle4(tuple[b], lookup16(order_of, pattern[b]));
           } else if (size == 2) {
@@ -152,20 +163,20 @@ KDCODE_LANE void read_batches(const LevelPlan* plan, const std::uint8_t* bytes, 
           } else {
             quad[b] |= tuple[b] << (8 * at);
           }
-        }
+        });
         at += size;
       }
       const std::uint32_t* steps = plan->steps + count * 48;
       const std::size_t quads = plan->width / 4;
-      for (std::size_t b = 0; b < batches; ++b) {
+      unroll<batches>([&](auto b) KDCODE_INLINE {
         state[b] = lookup16(load<u32x16>(steps), state[b] & 15u) ^
                    lookup16(load<u32x16>(steps + 16), state[b] >> 4 & 15u) ^
                    lookup16(load<u32x16>(steps + 32), parities(quad[b]));
         __builtin_memcpy(levels + 64 * ((b * plan->rows + row) * quads + coordinate / 4), &quad[b], 64);
-      }
+      });
     }
   }
-  for (std::size_t b = 0; b < batches; ++b) finish(plan, lanes[b], &blocks[b]);
+  unroll<batches>([&](auto b) KDCODE_INLINE { finish(plan, lanes[b], &blocks[b]); });
 }
 
 void read(const LevelPlan* plan, const std::uint8_t* bytes, std::uint32_t stride, LaneBlocks* blocks,

@@ -8,6 +8,8 @@
 
 namespace kdcode {
 
+constexpr std::uint32_t escape_values = 0x80808080;  // of the symbol that is an escape: no tuple has -128
+
 // What a reader knows of a codec: plain pointers into LevelCodec, whose indices were checked when it was made.
 struct LevelPlan {
   const std::uint8_t* slots;        // LevelTables
@@ -34,14 +36,14 @@ struct LaneBlocks {
   std::uint32_t above[16];
 };
 
-struct LaneState {
-  std::uint32_t code, range, place;  // see levels.cpp
+// A group of coordinates that some of sixteen readers found an escape for; places in bits.
+struct EscapedGroup {
+  std::uint32_t code[16], range[16], place[16], values[16], pattern[16], context[16];
 };
 
-// Reads on from `state` where a group of `lane` was escaped, and gives its tuple. `at` is where it begins among the
-// levels of a block, with the pattern of its quantizers from bit 28 on.
-using ReadEscaped = std::uint32_t (*)(void* self, unsigned lane, std::uint32_t at, unsigned size, unsigned context,
-                                      LaneState* state);
+// Reads on in those lanes of a batch that have a bit in `escaped`. The group begins `at` levels after the block.
+using ReadEscaped = void (*)(void* self, std::size_t batch, std::uint32_t escaped, std::uint32_t at, unsigned size,
+                             EscapedGroup* group);
 
 struct LevelKernels {
   // bytes: of 16 blocks for each of 1 or 2 `blocks`, which take turns to wait, `stride` apart, with zeros after each;

@@ -130,33 +130,38 @@ KDCODE_LANE void dots(const ExpandMatrix* matrix, std::size_t block, const std::
 #endif
 }
 
-// Writes some blocks of a vector. How many sides there are, nobody could predict: the loop over them is the outer one.
+// Writes some blocks of a vector; computes a whole strip, whose size is a constant. How many sides there are, nobody
+// could predict: the loop over them is the outer one.
 KDCODE_LANE void finish(const ExpandMatrix* matrix, const ExpandedRow& row, std::size_t block, std::size_t blocks,
                         const i32x16* sums) {
-  const std::size_t whole = (matrix->dim + 15) / 16 * 16;
+  const std::size_t pitch = matrix->padded, begin = 16 * block;
   f32x16 found[strip];
-  for (std::size_t b = 0; b < blocks; ++b) {
-    const std::size_t first = 16 * (block + b);
-    found[b] = convert<f32x16>(sums[b] - load<i32x16>(matrix->excess + first)) * load<f32x16>(matrix->scales + first);
-  }
+  unroll<strip>([&](auto b) KDCODE_INLINE {
+    const i32x16 sum = sums[b] - load<i32x16>(matrix->excess + begin + 16 * b);
+    found[b] = convert<f32x16>(sum) * load<f32x16>(matrix->scales + begin + 16 * b);
+  });
   for (unsigned i = 0; i < row.sides; ++i) {
-    const float* column = matrix->columns + i * whole + 16 * block;
-    for (std::size_t b = 0; b < blocks; ++b) found[b] += load<f32x16>(column + 16 * b) * row.weights[i];
+    const float* column = matrix->columns + i * pitch + begin;
+    const f32x16 weight = splat<f32x16>(row.weights[i]);
+    unroll<strip>([&](auto b) KDCODE_INLINE { found[b] += load<f32x16>(column + 16 * b) * weight; });
   }
-  for (std::size_t b = 0; b < blocks; ++b) {
-    const std::size_t first = 16 * (block + b), some = matrix->dim - first;
-    if (some >= 16) {
-      store(row.vector + first, load<f32x16>(row.base + first) + found[b] * row.step);
-    } else {
-      store_first(row.vector + first, load_first<f32x16>(row.base + first, some) + found[b] * row.step, some);
+  const f32x16 step = splat<f32x16>(row.step);
+  const std::size_t end = matrix->dim - begin;
+  unroll<strip>([&](auto b) KDCODE_INLINE {
+    const float* base = row.base + begin + 16 * b;
+    float* vector = row.vector + begin + 16 * b;
+    if (16 * b + 16 <= end && b < blocks) {
+      store(vector, load<f32x16>(base) + found[b] * step);
+    } else if (b < blocks) {
+      store_first(vector, load_first<f32x16>(base, end - 16 * b) + found[b] * step, end - 16 * b);
     }
-  }
+  });
 }
 
 template <std::size_t rows_at_once, std::size_t blocks_at_once>
 KDCODE_LANE void expand_rows(const ExpandMatrix* matrix, const ExpandedRow* rows, const std::uint8_t* levels,
                              std::size_t block, std::size_t blocks) {
-  i32x16 sums[rows_at_once][strip];
+  i32x16 sums[rows_at_once][strip] = {};
   std::size_t b = 0;
   for (; blocks - b >= blocks_at_once; b += blocks_at_once) {
     dots<rows_at_once, blocks_at_once>(matrix, block + b, levels, reinterpret_cast<i32x16(*)[strip]>(&sums[0][b]));
@@ -176,8 +181,9 @@ void expand(const ExpandMatrix* matrix, const ExpandedRow* rows, std::size_t n, 
     }
   }
   for (std::size_t i = 0; i < 4 * n * quads; ++i) memory[i] = static_cast<std::uint8_t>(memory[i] + matrix->bias);
-  for (std::size_t block = 0; block < blocks; block += strip) {
-    const std::size_t some = blocks - block < strip ? blocks - block : strip;
+  const std::size_t strips = (blocks + strip - 1) / strip, longest = (blocks + strips - 1) / strips;
+  for (std::size_t block = 0; block < blocks; block += longest) {
+    const std::size_t some = blocks - block < longest ? blocks - block : longest;
     std::size_t row = 0;
     for (; n - row >= rows_together; row += rows_together) {
       expand_rows<rows_together, blocks_together>(matrix, rows + row, memory + 4 * row * quads, block, some);

@@ -21,10 +21,11 @@ struct ExpandedRow {
 // The matrix of a rotation in int8. Blocks of 16 rows: (blocks, quads, 16, 4); rows beyond d are zeros.
 struct ExpandMatrix {
   const std::int8_t* numbers;
-  const float* scales;         // of each row, in whole blocks
-  const float* columns;        // (12, d in whole blocks) the first columns as floats
+  // With zeros up to `padded`, seven blocks after the last one:
+  const float* scales;         // of each row
+  const float* columns;        // (12, padded) the first columns as floats
   const std::int32_t* excess;  // of each row, by how much its products are too large when `bias` is added to all levels
-  std::size_t quads, dim;
+  std::size_t quads, dim, padded;
   std::uint8_t bias;  // no level is larger, in size
   std::size_t run;    // quads whose products have room in 16 bits, two coordinates together; 0 where one has not
 };

@@ -1,6 +1,7 @@
 #include "transform.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -51,13 +52,13 @@ std::unique_ptr<Transform> Transform::make(const LevelShape& levels, const Trans
 
 void Transform::set_rotation(const TransformShape& shape, std::uint32_t values) {
   if (shape.matrix.empty()) return;
-  const std::size_t d = dim(), whole = in_sixteens(d), quads = levels_->width() / 4;
+  const std::size_t d = dim(), whole = in_sixteens(d), padded = whole + 7 * 16, quads = levels_->width() / 4;
   numbers_.assign(shape.matrix.begin(), shape.matrix.end());
-  scales_.assign(whole, 0);
+  scales_.assign(padded, 0);
   std::copy(shape.matrix_scales.begin(), shape.matrix_scales.end(), scales_.begin());
   matrix_.assign(whole * quads * 4, 0);
-  columns_.assign(most_sides * whole, 0);
-  excess_.assign(whole, 0);
+  columns_.assign(most_sides * padded, 0);
+  excess_.assign(padded, 0);
   const int bias = static_cast<int>(std::min<std::uint32_t>(largest_small, values / 2));
   for (std::size_t row = 0; row < d; ++row) {
     for (std::size_t column = 0; column < std::min(d, 4 * quads); ++column) {
@@ -65,11 +66,18 @@ void Transform::set_rotation(const TransformShape& shape, std::uint32_t values) 
       excess_[row] += bias * numbers_[row * d + column];
     }
     for (std::size_t column = 0; column < std::min<std::size_t>(d, most_sides); ++column) {
-      columns_[column * whole + row] = static_cast<float>(numbers_[row * d + column]) * scales_[row];
+      columns_[column * padded + row] = static_cast<float>(numbers_[row * d + column]) * scales_[row];
     }
   }
-  expand_ = {
-      matrix_.data(), scales_.data(), columns_.data(), excess_.data(), quads, d, static_cast<std::uint8_t>(bias), 0};
+  expand_ = {matrix_.data(),
+             scales_.data(),
+             columns_.data(),
+             excess_.data(),
+             quads,
+             d,
+             padded,
+             static_cast<std::uint8_t>(bias),
+             0};
   set_run();
 }
 
@@ -142,9 +150,11 @@ const float* Transform::base_of(std::size_t number) const {
 ExpandedRow Transform::row_of(const std::int8_t* levels, Sides sides, unsigned own, std::size_t number,
                               float* vector) const {
   ExpandedRow row{levels, base_of(number), vector, steps_[own], sides.count, {}};
-  const std::uint32_t above = sides.above << (most_sides - sides.count);
-  for (unsigned i = 0; i < most_sides; ++i) {  // a fixed number, since how many there are, nobody could predict
-    row.weights[i] = (above >> (most_sides - 1 - i) & 1) != 0 ? sides_[i] : -sides_[i];
+  // Without branches, which nobody could predict: a bit that is not set makes a number negative.
+  const std::uint32_t below = ~(sides.above << (most_sides - sides.count));
+  for (unsigned i = 0; i < most_sides; ++i) {
+    const std::uint32_t sign = (below >> (most_sides - 1 - i) & 1) << 31;
+    row.weights[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(sides_[i]) ^ sign);
   }
   return row;
 }
@@ -221,8 +231,10 @@ std::size_t Transform::read_chunk(const RowFinder& rows, std::span<const std::in
     if (place.block != last) {
       chunk->blocks[chunk->count] = rows.rows().codes.bytes + place.begin;
       chunk->classes[chunk->count] = static_cast<std::uint8_t>(place.own);
-      for (std::size_t at = 0; at < place.length; at += 64) __builtin_prefetch(chunk->blocks[chunk->count] + at);
-      __builtin_prefetch(chunk->blocks[chunk->count] + place.length);
+      const std::size_t in_line = reinterpret_cast<std::uintptr_t>(chunk->blocks[chunk->count]) % 64;
+      for (std::size_t at = 0; at < in_line + place.length; at += 64) {
+        __builtin_prefetch(chunk->blocks[chunk->count] - in_line + at);
+      }
       ++chunk->count, last = place.block;
     }
     chunk->wanted[chunk->found++] = {i, chunk->count - 1, place.place};
@@ -240,7 +252,8 @@ std::size_t Transform::read_chunk(const RowFinder& rows, std::span<const std::in
 
 std::size_t Transform::decode(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
                               std::int64_t zero_row, float* vectors, DecodeTrouble* trouble) const {
-  thread_local Chunk chunk;
+  thread_local Chunk kept;
+  Chunk& chunk = kept;
   const std::size_t in_block = levels_->rows(), width = levels_->width();
   ExpandedRow expanded[rows_at_once];
   while (done < numbers.size() && !trouble->found()) {
@@ -269,7 +282,8 @@ std::size_t Transform::decode(const RowFinder& rows, std::span<const std::int64_
 
 std::size_t Transform::read(const RowFinder& rows, std::span<const std::int64_t> numbers, std::size_t done,
                             std::int32_t* multiples, std::uint32_t* others, DecodeTrouble* trouble) const {
-  thread_local Chunk chunk;
+  thread_local Chunk kept;
+  Chunk& chunk = kept;
   const std::size_t in_block = levels_->rows(), width = levels_->width(), active = levels_->active();
   while (done < numbers.size() && !trouble->found()) {
     const std::size_t end = read_chunk(rows, numbers, done, -1, &chunk, trouble);

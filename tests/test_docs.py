@@ -263,7 +263,7 @@ FROM_A_REGISTRY = re.compile(r"pip3? install [^#\n]*\bkdcode\b")
 
 def test_nothing_installs_kdcode_from_where_it_is_not():
     """It is on no registry: a checkout is installed as a folder."""
-    assert FROM_A_REGISTRY.search("pip install 'kdcode[learn]'")
+    assert FROM_A_REGISTRY.search("pip install 'kdcode[torch]'")
     texts = {path: path.read_text(encoding="utf-8") for path in [*PAGES, *(ROOT / "src").rglob("*.py")]}
     assert not [path for path, text in texts.items() if FROM_A_REGISTRY.search(text)]
 

@@ -1,4 +1,4 @@
-"""Rows of int8 in memory are multiplied with queries as precisely as float32."""
+"""Rows of int8 in memory: rounded to the nearest, and multiplied as precisely as float32."""
 
 import numpy as np
 import pytest
@@ -7,20 +7,18 @@ from hypothesis import strategies as st
 
 from kdcode import _core
 from kdcode.errors import OptionError
+from kdcode.int8_rows import int8_rows, int8_scores
 
 
-def int8_rows(vectors):
-    """(n, d) vectors as (n, d) int8 numbers times (n,) scales."""
-    scales = np.abs(vectors).max(axis=1) / 127
-    return np.rint(vectors / scales[:, None]).astype(np.int8), scales.astype(np.float32)
-
-
-def int8_scores(numbers, scales, queries):
-    """(q, N) scores, of some rows after another."""
-    scores, asked = np.full((len(queries), len(numbers)), np.nan, np.float32), np.asarray(queries, np.float64)
-    for start in range(0, len(numbers), 37):
-        _core.score_int8(numbers, scales, asked, start, min(len(numbers), start + 37), scores)
-    return scores
+@given(rows=st.integers(1, 90), dim=st.integers(1, 40), seed=st.integers(0, 99))
+def test_rows_are_rounded_by_half_a_step_at_most(rows, dim, seed):
+    random = np.random.default_rng(seed)
+    vectors = (random.normal(size=(rows, dim)) * 10.0 ** random.integers(-20, 20, size=(rows, 1))).astype(np.float32)
+    vectors[0] = 0
+    numbers, scales = int8_rows(vectors)
+    assert numbers.dtype == np.int8
+    assert int(np.abs(numbers.astype(int)).max()) <= 127
+    assert (np.abs(numbers * scales[:, None].astype(float) - vectors) <= 0.501 * scales[:, None]).all()
 
 
 @given(rows=st.integers(1, 100), dim=st.integers(1, 50), queries=st.integers(1, 70), seed=st.integers(0, 99))
@@ -33,15 +31,11 @@ def test_scores_are_those_in_float64(rows, dim, queries, seed):
     assert (np.abs(int8_scores(numbers, scales, asked) - expected) <= 1e-6 * sizes).all()
 
 
-def test_numbers_that_are_not_finite_stay_with_their_query():
-    numbers, scales = int8_rows(np.random.default_rng(0).normal(size=(50, 9)).astype(np.float32))
-    asked = np.random.default_rng(1).normal(size=(3, 9))
-    clean = int8_scores(numbers, scales, asked)
-    for wrong in (np.nan, np.inf, -np.inf):
-        asked[1, 4] = wrong
-        found = int8_scores(numbers, scales, asked)
-        assert np.isnan(found[1]).all()
-        np.testing.assert_array_equal(found[[0, 2]], clean[[0, 2]])
+def test_threads_give_the_same():
+    random = np.random.default_rng(0)
+    numbers, scales = int8_rows(random.normal(size=(70_000, 9)).astype(np.float32))
+    asked = random.normal(size=(3, 9)).astype(np.float32)
+    np.testing.assert_array_equal(int8_scores(numbers, scales, asked, 3), int8_scores(numbers, scales, asked))
 
 
 def test_arrays_that_do_not_fit_are_refused():
@@ -55,3 +49,14 @@ def test_arrays_that_do_not_fit_are_refused():
         _core.score_int8(numbers, scales, queries, 0, 5, scores[:1])
     with pytest.raises(OptionError, match="from one row"):
         _core.score_int8(numbers, scales, queries, 0, 6, scores)
+
+
+def test_numbers_that_are_not_finite_stay_with_their_query():
+    numbers, scales = int8_rows(np.random.default_rng(0).normal(size=(50, 9)).astype(np.float32))
+    asked = np.random.default_rng(1).normal(size=(3, 9))
+    clean = int8_scores(numbers, scales, asked)
+    for wrong in (np.nan, np.inf, -np.inf):
+        asked[1, 4] = wrong
+        found = int8_scores(numbers, scales, asked)
+        assert np.isnan(found[1]).all()
+        np.testing.assert_array_equal(found[[0, 2]], clean[[0, 2]])

@@ -148,8 +148,8 @@ def test_the_demo_installs_no_tools_of_developers():
         command = ["make", "--dry-run", "--always-make", target]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
-    assert ".[learn]" in printed("demo")
-    assert ".[dev]" not in printed("demo")
+    assert "--editable .\n" in printed("demo")
+    assert ".[" not in printed("demo")
     assert ".[dev]" in printed("test")
 
 
@@ -220,7 +220,7 @@ def run(empty, *line):
 def test_the_wheel_alone_serves_and_says_what_learning_needs(empty):
     done = run(empty, "python", "-c", SERVE)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"torch is required for learning codes and is not installed: {errors.install_line('learn')}\n"
+    assert done.stdout == f"torch is required for learning codes and is not installed: {errors.install_line('torch')}\n"
 
 
 def test_the_command_of_the_wheel_works(empty):
@@ -229,4 +229,4 @@ def test_the_command_of_the_wheel_works(empty):
     assert told.stdout.startswith("t.kdc\n")
     refused = run(empty, "kdcode", "compress", "words.txt", "u.kdc")
     assert refused.returncode == 1
-    assert errors.install_line("learn") in refused.stderr
+    assert errors.install_line("torch") in refused.stderr

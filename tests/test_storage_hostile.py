@@ -192,7 +192,10 @@ def test_a_text_file(path):
 )
 def test_headers_that_are_no_header(path, parts, header):
     parts.write(path, header)
-    refused(path, "the header is not a JSON object|__metadata__|kdcode metadata|not a .kdc file|format: version|format: expected")
+    refused(
+        path,
+        "the header is not a JSON object|__metadata__|kdcode metadata|not a .kdc file|format: version|format: expected",
+    )
 
 
 def test_a_header_that_is_not_utf8(path, parts):

@@ -43,16 +43,12 @@ for composition in ("linear", "grouped", "lstm"):
     assert kdcode.verify(path, table).relative_error == 0
     assert kdcode.evaluate(table, loaded).relative_error == 0
 assert len(kdcode.compare(table, {"coded": loaded}, ["int8", "int4"]).contenders) == 3
-try:
-    kdcode.compare(None, {"coded": loaded}, ["pq"])
-except kdcode.errors.MissingExtraError as error:
-    assert "pip install 'torch>=" in str(error)
-else:
-    raise SystemExit("pq needs torch and did not say so")
 assert kdcode.CompressOptions().spec(6).sizes(20).total > 0
 
+rows = random.normal(size=(400, 8)).astype(np.float32)
+assert kdcode.compress(rows, composition="transform", row_bytes=8.0).spec.composition == "transform"
 try:
-    kdcode.compress
+    kdcode.compress(vectors, codebook_size=4, code_length=2)
 except kdcode.errors.MissingExtraError as error:
     assert "pip install 'torch>=" in str(error)
 else:

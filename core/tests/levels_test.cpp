@@ -249,9 +249,9 @@ TEST(tables_of_levels_add_up) {
         const std::uint8_t* slots = tables.slots() + table * main_total;
         std::uint32_t start = 0;
         while (start < main_total) {
-          const std::uint32_t symbol = slots[start],
-                              frequency = tables.symbols()[table * 256 + symbol].frequency & 0xffff;
-          CHECK(tables.symbols()[table * 256 + symbol].frequency >> 16 == start);
+          const std::uint8_t symbol = slots[start];
+          const std::uint32_t frequency = tables.symbols()[table * 256 + symbol].frequency();
+          CHECK(tables.symbols()[table * 256 + symbol].start() == start);
           CHECK(frequency != 0 && slots[start] == slots[start + frequency - 1]);
           start += frequency;
           CHECK((start == main_total) == (symbol == escape_symbol));

@@ -81,6 +81,9 @@ class Transform:
         Write the vectors of rows. How many are done, and which bytes of the file have to be checked first.
         """
 
+    def decode_ids(self, rows: BlockRows, ids: Any, vectors: numpy.typing.NDArray[numpy.float32], zero_row: int) -> int:
+        """The same for ids in a tensor of torch; how many are done."""
+
     def read(self, rows: BlockRows, numbers: numpy.typing.NDArray[numpy.int64], multiples: numpy.typing.NDArray[numpy.int32], others: numpy.typing.NDArray[numpy.uint32], done: int) -> tuple[int, int, int]:
         """
         Write the codes of rows: multiples, and centroid, class, number of sides, sides.
@@ -216,3 +219,40 @@ def pack_starts(pairs: bytes, head_bytes: int, place_bits: int) -> bytes:
     """
     Pack the starts of a SymbolBuilder, once it is known how many bytes of heads there are.
     """
+
+def nearest(rows: numpy.typing.NDArray[numpy.float32], words: numpy.typing.NDArray[numpy.float32], labels: numpy.typing.NDArray[numpy.int64]) -> None:
+    """
+    Write the place of the nearest of (K, d) codewords for each of (n, d) rows.
+    """
+
+def multiply(rows: numpy.typing.NDArray[numpy.float32], matrix: numpy.typing.NDArray[numpy.float32], products: numpy.typing.NDArray[numpy.float32]) -> None:
+    """Write the products of (n, k) rows and a (k, m) matrix."""
+
+def add_rows(rows: numpy.typing.NDArray[numpy.float32], codes: numpy.typing.NDArray[numpy.integer[Any]], position: int, weights: numpy.typing.NDArray[numpy.float32], first: int, sums: numpy.typing.NDArray[numpy.float32]) -> None:
+    """
+    Add (n, d) rows, by weight, to the sums of the codewords `first`, `first + 1`, ... of a position.
+    """
+
+def count_pairs(codes: numpy.typing.NDArray[numpy.integer[Any]], first: int, second: int, weights: numpy.typing.NDArray[numpy.float32], counts: numpy.typing.NDArray[numpy.float32]) -> None:
+    """
+    Add to (K, K) counts how many rows, by weight, use two codewords of two positions.
+    """
+
+def count_pairs_by_weight(codes: numpy.typing.NDArray[numpy.integer[Any]], first: int, second: int, weights: numpy.typing.NDArray[numpy.float32], counts: numpy.typing.NDArray[numpy.float64]) -> None:
+    """The same in double."""
+
+def subtract_words(rows: numpy.typing.NDArray[numpy.float32], words: numpy.typing.NDArray[numpy.float32], codes: numpy.typing.NDArray[numpy.integer[Any]], left: numpy.typing.NDArray[numpy.float32]) -> None:
+    """Write (n, d) rows less the codewords of their codes."""
+
+class SumSearch:
+    """The search for codes whose codewords add up to given vectors."""
+
+    def __init__(self, words: numpy.typing.NDArray[numpy.float32]) -> None: ...
+
+    def encode(self, rows: numpy.typing.NDArray[numpy.float32], beam: int, codes: numpy.typing.NDArray[numpy.integer[Any]]) -> None:
+        """Write the codes of rows that beam search finds."""
+
+    def sweep(self, rows: numpy.typing.NDArray[numpy.float32], codes: numpy.typing.NDArray[numpy.integer[Any]], order: numpy.typing.NDArray[numpy.uint32], temperatures: numpy.typing.NDArray[numpy.float32], places: numpy.typing.NDArray[numpy.uint64], noise: numpy.typing.NDArray[numpy.float32], keeps_nearer: bool) -> None:
+        """
+        Change codes by sweeps over all positions: ICM at temperature 0, else Gibbs sampling.
+        """

@@ -16,7 +16,7 @@ from kdcode import _core
 from kdcode.errors import OptionError
 
 _VALUES_A_CALL = 1 << 24
-"""The core works on so many values for some hundredths of a second; between its calls Python can be interrupted."""
+"""Values per call of the core: 10 to 50 ms. Python can be interrupted between calls."""
 
 _UINT8, _UINT16, _UINT32 = np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.uint32)
 

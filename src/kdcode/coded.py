@@ -322,7 +322,7 @@ class CodedTable(TableMapping):
             np.asarray(self.packed)  # compares all of it with its digests
 
     def _vector_chunks(self, width: int) -> Iterator[tuple[int, FloatArray]]:
-        """All vectors in order, so many at a time that rows of `width` numbers stay in a cache; with the first row."""
+        """All vectors in order, in chunks that fit the cache with rows of `width` numbers; each with its first row."""
         at_once = rows_at_once(width)
         for start in range(0, len(self), at_once):
             yield start, self.vectors_at(np.arange(start, min(start + at_once, len(self))))

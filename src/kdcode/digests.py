@@ -22,7 +22,7 @@ def block_digest(block: bytes | memoryview) -> bytes:
 
 
 def digest_bytes(covered: int) -> int:
-    """What the digests of so many bytes take."""
+    """Bytes of the digests of `covered` bytes."""
     return -(-covered // BLOCK_BYTES) * DIGEST_BYTES
 
 

@@ -16,7 +16,7 @@ _LISTED = 20
 """How many missing symbols an error lists."""
 
 EXTRAS = {
-    "learn": "torch>=2.4",
+    "torch": "torch>=2.4",
     "parquet": "pyarrow>=14",
     "remote": "fsspec>=2024.1",
     "gguf": "gguf>=0.10",

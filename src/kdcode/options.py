@@ -217,8 +217,6 @@ class CompressOptions:
                 raise OptionError(f"{name} is for codes with codewords; transform codes have none, leave it out")
         if self.codewords:
             raise OptionError("codewords: transform codes have none; leave one of the two out")
-        if self.loss != "squared":
-            raise OptionError(f"loss must be squared for transform codes, got {self.loss!r}")
         if self.learning.name != "additive":
             raise OptionError(f"learner: transform codes need none, got {self.learning.name!r}; leave it out")
 

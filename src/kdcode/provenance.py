@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MEASURED = ("relative_error", "mean_cosine", "norm_error", "weighted_error", "recall_at_10", "shared_codes")
+MEASURED = (
+    *("relative_error", "mean_cosine", "low_cosine", "least_cosine", "norm_error", "weighted_error", "recall_at_10"),
+    "shared_codes",
+)
 """What was measured on the rows of a table when it was made."""
 
 CURVE = "curve"

@@ -209,15 +209,13 @@ def _opened(file: Path, *, mapped: bool) -> Iterator[BinaryIO]:
 
 
 def _header_of(stream: BinaryIO, file: Path) -> Header:
-    """The header of a .kdc file; other files are told apart from damaged ones by the first byte of theirs."""
+    """The header of a .kdc file. Files that do not begin like one are refused as other files, not as damaged ones."""
     try:
         return header_of(stream, file, MAX_HEADER_BYTES - 8)
     except HeaderError:
         stream.seek(0)
         begin = stream.read(9)
-        if (
-            len(begin) == 9 and begin[8:] != b"{" and any(begin[2:8])
-        ):  # the length of a header stands in two bytes, and then its text
+        if len(begin) == 9 and begin[8:] != b"{" and any(begin[2:8]):  # 2 bytes hold the length
             raise StorageError(_NO_KDC) from None
         raise
 

@@ -117,7 +117,7 @@ class BlockChecks:
         """Take no block for good any more where somebody has written to the file."""
         stamp = self.content.changed()
         if stamp is not None:
-            self.good[:] = self._trusted  # before others are told that the change is known
+            self.good[:] = self._trusted  # before other threads see that the change is known
             self.content.seen(stamp)
 
     def _check_block(self, number: int) -> None:
@@ -189,7 +189,7 @@ class StoredArray:
         return self._array[key]
 
     def check_rows(self, rows: npt.NDArray[np.int64], counts: int | npt.NDArray[np.int64] = 1) -> None:
-        """Check the blocks that (n,) rows in [0, length) lie in, or so many rows, one or more, from each of them on."""
+        """Check the blocks that hold (n,) rows in [0, length), or runs of one or more rows that begin with them."""
         self._checks.check_each(self._start + rows * self._row_bytes, counts * self._row_bytes)
 
     def in_place(self) -> tuple[npt.NDArray[Any], int, npt.NDArray[np.bool_]]:

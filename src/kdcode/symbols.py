@@ -328,7 +328,7 @@ def survey(builder: _core.SymbolBuilder, text: bytes, rows: Sequence[int], row_b
 
 
 def start_bits(block_bytes: int) -> int:
-    """Bits of a place in `blocks`, which has so many bytes."""
+    """Bits of an offset into `blocks`."""
     return bitpack.bits_for(block_bytes + 1)
 
 

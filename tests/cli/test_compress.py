@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 import kdcode
 from kdcode.cli import main
-from kdcode.codec_torch.parallel import using_threads
 from kdcode.data import glove_50d
 from kdcode.evaluation import reconstruction
 from kdcode.file_locks import new_temporary
@@ -22,6 +21,7 @@ from kdcode.learning import Checkpoint, compress
 from kdcode.learning.checkpoint_file import read_checkpoint
 from kdcode.learning.run import Run
 from kdcode.symbols import StoredSymbols
+from kdcode.threads import using_threads
 
 SHAPE = ("-K", "4", "-D", "3")
 QUICK = (*SHAPE, "--effort", "fast")

@@ -10,7 +10,7 @@ import kdcode
 from kdcode.cli.plan import plan_lines
 from kdcode.codec.sizes import SizeLimit
 from kdcode.data import glove_50d
-from kdcode.learning import Candidate, Plan
+from kdcode.learning import Candidate, Plan, compression
 from kdcode.learning.planning.predictor import Predictor
 from kdcode.options import EFFORTS, CompressOptions
 
@@ -133,7 +133,7 @@ def test_ctrl_c_while_planning_is_130(run, vectors, tmp_path, monkeypatch, comma
         time.sleep(5)
         pytest.fail("it went on")
 
-    name = "plan" if command == "plan" else "planned_options"
+    name = "plan" if command == "plan" else "planned"
     monkeypatch.setattr(f"kdcode.learning.{name}", asked_to_stop)
     words = (vectors, tmp_path / "out.kdc") if command == "compress" else (vectors,)
     result = run(command, *words, "--size", "12x")
@@ -143,7 +143,7 @@ def test_ctrl_c_while_planning_is_130(run, vectors, tmp_path, monkeypatch, comma
 
 
 def test_a_run_that_resumes_does_not_plan_again(run, vectors, tmp_path, monkeypatch):
-    planned, candidates, learn = kdcode.learning.planned_options, [], kdcode.learning.compress
+    planned, candidates, learn = kdcode.learning.planned, [], compression.compress_planned
 
     def counting(table, options, goal, settings, **named):
         def on_each(*progress):
@@ -151,17 +151,17 @@ def test_a_run_that_resumes_does_not_plan_again(run, vectors, tmp_path, monkeypa
 
         return planned(table, options, goal, replace(settings, progress=on_each), **named)
 
-    def interrupted(*args, progress, **named):
+    def interrupted(shard, plan, how):
         def on_each(report):
-            progress(report)
+            how.progress(report)
             raise KeyboardInterrupt
 
-        return learn(*args, progress=on_each, **named)
+        return learn(shard, plan, replace(how, progress=on_each))
 
-    monkeypatch.setattr("kdcode.learning.planned_options", counting)
+    monkeypatch.setattr("kdcode.learning.planned", counting)
     words = ("compress", vectors, tmp_path / "out.kdc", "--size", "12x", "--effort", "fast", "--json", "--codewords")
     with monkeypatch.context() as patch:
-        patch.setattr("kdcode.learning.compress", interrupted)
+        patch.setattr(compression, "compress_planned", interrupted)
         assert run(*words).exit_code == 130
     assert candidates
     candidates.clear()

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from sample_tables import CODEWORD_NAMES, NAMES, codec_of, codec_with, coded_table, random_codes, spec_of
 
-from kdcode.codec import CodewordSpec, block_sum, codec_from_tensors, lstm, make_codec
-from kdcode.codec.beam_search import encode_sums, smallest_costs
+from kdcode.codec import CodewordSpec, codec_from_tensors, lstm, make_codec, sum_search
+from kdcode.codec.lstm import smallest_costs
+from kdcode.codec.sum_search import SumSearch
 
 PLAIN = [name for name in CODEWORD_NAMES if "scaled" not in name]
 
@@ -91,7 +92,7 @@ def test_a_beam_of_one_is_greedy():
         chosen = np.square(residual[:, None] - words).sum(axis=2).argmin(axis=1)
         residual -= words[chosen]
         greedy.append(chosen)
-    np.testing.assert_array_equal(encode_sums(vectors, codebook, beam=1, sweeps=0), np.stack(greedy, axis=1))
+    np.testing.assert_array_equal(SumSearch(codebook).encode(vectors, beam=1), np.stack(greedy, axis=1))
 
 
 @pytest.mark.parametrize("kind", ["linear", "projected", "grouped", "rotated-grouped", "lstm"])
@@ -114,7 +115,7 @@ def test_more_work_is_never_worse(kind, seed):
 def test_chunks_do_not_change_the_codes(kind, monkeypatch):
     vectors, codec = random_task(kind, rows=40)
     whole = codec.encode(vectors)
-    monkeypatch.setattr(block_sum, "_CHUNK_FLOATS", 1000)
+    monkeypatch.setattr(sum_search, "_WORK", 1000)
     monkeypatch.setattr(lstm, "_CHUNK_FLOATS", 1000)
     monkeypatch.setattr("kdcode.codec.transform.codec.WORK_A_CALL", 1000)
     np.testing.assert_array_equal(codec.encode(vectors), whole)

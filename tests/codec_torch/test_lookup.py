@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from kdcode.codec_torch.randomness import generator_for
 
 from kdcode.codec_torch.lookup import argmin_rows, code_dtype, flat_codes, lookup
-from kdcode.codec_torch.randomness import generator_for
 
 
 def test_lookup_is_a_gather_per_position():

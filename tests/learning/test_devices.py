@@ -4,12 +4,12 @@ import torch
 
 import kdcode
 from kdcode.errors import OptionError
-from kdcode.learning.devices import checked_device
+from kdcode.learning.run_settings import checked_device
 
 
 @pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), "cpu:0"])
 def test_what_is_there(device):
-    assert checked_device(device).type == "cpu"
+    checked_device(device)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is there")
@@ -38,3 +38,8 @@ def test_a_device_that_holds_no_numbers():
 def test_a_device_that_is_not_there_is_refused_before_any_work(learn):
     with pytest.raises(OptionError, match="device must be one that torch can use here, got 'toaster'"):
         learn(np.ones((20, 4)), "2x", device="toaster", progress=lambda *_: pytest.fail("it began to work"))
+
+
+def test_a_device_without_a_use_is_refused():
+    with pytest.raises(OptionError, match="device is for learners by gradients, and additive works on the CPU"):
+        kdcode.compress(np.ones((20, 4)), codebook_size=2, code_length=2, device="cpu:0")

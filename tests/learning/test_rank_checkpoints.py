@@ -8,7 +8,6 @@ import signal
 
 import numpy as np
 import pytest
-import torch
 from rank_processes import SECONDS, run_ranks, start_ranks
 
 import kdcode
@@ -148,7 +147,7 @@ def lose(path, files):
 def mix(path, files):
     """A file of another time in the place of one: whole, but not the one that the checkpoint names."""
     first, rows = int(files[1].name[-12:]), 380
-    write_checkpoint(files[1], {"first": first, "rows": rows, "tensors": {"codes": torch.zeros(rows, 9)}})
+    write_checkpoint(files[1], {"first": first, "rows": rows, "arrays": {"codes": np.zeros((rows, 9))}})
 
 
 def forget(path, files):
@@ -196,7 +195,7 @@ def test_a_rank_that_is_killed_ends_the_others_and_the_run_resumes(uninterrupted
 
 
 def test_rows_are_taken_out_of_a_state_and_put_back():
-    state = {"codes": torch.arange(6), "best": {"codes": torch.arange(6) + 10, "error": 0.5}, "done": 3}
+    state = {"codes": np.arange(6), "best": {"codes": np.arange(6) + 10, "error": 0.5}, "done": 3}
     shared, rows = split_rows(state, ["codes", "best.codes"])
     assert shared == {"codes": None, "best": {"codes": None, "error": 0.5}, "done": 3}
     assert state["best"]["codes"] is rows["best.codes"]
@@ -211,9 +210,7 @@ def test_rows_are_taken_out_of_a_state_and_put_back():
 @pytest.mark.parametrize("name", ["c", "c" * 250, "a[b]*?"])
 def test_rows_are_read_from_as_many_files_as_have_them(name, tmp_path):
     path = tmp_path / name
-    files = [
-        RowFile.written(path, "0123abcd", first, 4, {"codes": torch.arange(first, first + 4)}) for first in (0, 4, 8)
-    ]
+    files = [RowFile.written(path, "0123abcd", first, 4, {"codes": np.arange(first, first + 4)}) for first in (0, 4, 8)]
     assert read_rows(path, files, 3, 9)["codes"].tolist() == list(range(3, 9))
     assert read_rows(path, files[::-1], 0, 12)["codes"].tolist() == list(range(12))
     with pytest.raises(CheckpointError, match="does not have all rows"):

@@ -7,7 +7,6 @@ from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
-import torch
 
 import kdcode
 from kdcode.data import glove_50d
@@ -368,14 +367,14 @@ UNFIT = {
         *(lose(name) for name in ("best", "codes")),
         *(set_state("done", value) for value in (2, "3")),
         *(set_state("best", value) for value in (None, {"error": 0.5})),
-        *(set_state("codes", value) for value in (None, torch.zeros(120, 9), torch.zeros(3, 9, dtype=torch.uint8))),
-        *(set_state(name, value) for name, value in (("more", 1), ("module", {}), ("critical", 0.5))),
+        *(set_state("codes", value) for value in (None, np.zeros((120, 9)), np.zeros((3, 9), dtype=np.uint8))),
+        *(set_state(name, value) for name, value in (("more", 1), ("model", {}), ("critical", 0.5))),
     ],
     "gradient": [
         *(set_stage(stage) for stage in (0, 2)),
         *(lose(name) for name in ("logits", "best")),
         *(set_state(name, {}) for name in ("row_optimizer", "weight_optimizer", "module", "best")),
-        *(set_state("logits", value) for value in (None, torch.zeros(1))),
+        *(set_state("logits", value) for value in (None, np.zeros(1))),
         set_state("step", 5),
     ],
     "gradient unrefined": [set_stage(2)],
@@ -411,7 +410,7 @@ def test_refinement_takes_no_state_of_another_stage(tmp_path):
         if report.step == total[0] - 1:
             raise KilledError
 
-    for change in (lose("weights"), lose("codes"), set_state("codes", torch.zeros(3, 4)), set_state("round", 2)):
+    for change in (lose("weights"), lose("codes"), set_state("codes", np.zeros((3, 4))), set_state("round", 2)):
         path.unlink(missing_ok=True)
         with pytest.raises(KilledError):
             kdcode.compress(table(), options=options, checkpoint=path, progress=die)

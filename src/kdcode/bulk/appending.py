@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kdcode.bulk.encoding import encoded_chunks, require_torch
+from kdcode.bulk.encoding import encoded_chunks
 from kdcode.bulk.losses import RowLosses
 from kdcode.bulk.settings import EncodeSettings
 from kdcode.coded import CodedTable
@@ -19,6 +19,7 @@ from kdcode.sources import RowSource, open_source
 from kdcode.storage import load
 from kdcode.stream_storage import writing_table
 from kdcode.symbols import RowNumbers
+from kdcode.threads import using_threads
 
 _APPENDED = ("appended_rows", "appended_error", "appended_squared_length")
 _MOST_ROWS = 1 << 48
@@ -74,9 +75,6 @@ def append(
         CheckpointInUseError: another process appends to the same file.
         FileError: a file cannot be read or written.
     """
-    require_torch()
-    from kdcode.codec_torch.parallel import using_threads
-
     target = Path(path if output is None else output)
     source = rows if isinstance(rows, RowSource) else open_source(os.fspath(rows))
     with _held(target):

@@ -16,8 +16,9 @@ from kdcode.bulk.settings import EncodeSettings
 from kdcode.bulk.slice_file import slice_bytes
 from kdcode.bulk.slices import Slice
 from kdcode.codec import Codec
-from kdcode.errors import FormatError, MissingExtraError
+from kdcode.errors import FormatError
 from kdcode.sources import RowSource
+from kdcode.threads import parallel_chunks
 
 _CHUNK_FLOATS = 1 << 23
 _FEWEST_ROWS = 256
@@ -82,12 +83,6 @@ def encoded_chunks(
     Yields:
         Symbols, or None, and (n, row bytes) packed codes.
     """
-    require_torch()
-    import torch
-
-    from kdcode.codec_torch.beam_search import encode
-    from kdcode.codec_torch.parallel import parallel_chunks
-
     start, stop = rows or (0, len(source))
     at_once = min(CHUNK_ROWS, max(_FEWEST_ROWS, _CHUNK_FLOATS // codec.spec.embedding_dim))
     chunks = source.chunks(start, stop, at_once)
@@ -96,25 +91,13 @@ def encoded_chunks(
 
         def encode_chunk(place: int) -> None:
             vectors = together[place][1]
-            codes = encode(codec, vectors, beam=settings.beam, sweeps=settings.sweeps)
+            codes = codec.encode(vectors, beam=settings.beam, sweeps=settings.sweeps)
             own = RowLosses.none(codec.spec.embedding_dim)
             own.add(vectors, codec.decode(codes))
             found[place] = codec.pack(codes), own  # noqa: B023
 
-        parallel_chunks(encode_chunk, range(len(together)), torch.device("cpu"))
+        parallel_chunks(encode_chunk, range(len(together)))
         for place, (symbols, _) in enumerate(together):
             packed, own = found[place]
             losses.add_sums(own)
             yield symbols, packed
-
-
-def require_torch() -> None:
-    """Refuse encoding where its quick form is missing.
-
-    Raises:
-        MissingExtraError: torch is not installed.
-    """
-    try:
-        import torch  # noqa: F401 - is it there?
-    except ImportError:
-        raise MissingExtraError("encoding rows", "learn") from None

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdcode.bulk.encoding import Job, require_torch
+from kdcode.bulk.encoding import Job
 from kdcode.bulk.engines import Engine, engine_of
 from kdcode.bulk.manifest import FILE_NAME, Manifest
 from kdcode.bulk.settings import EncodeSettings
@@ -90,10 +90,9 @@ def encode_parts(
         CheckpointInUseError: another run is writing to it.
         FormatError: a part is damaged, or its vectors are not those of the codebook.
         FileError: a part cannot be read, or a file cannot be written; slices that are written stay.
-        MissingExtraError: torch, pyarrow or what the engine needs is missing.
+        MissingExtraError: pyarrow or what the engine needs is missing.
     """
     chosen = engine_of(engine)
-    require_torch()
     require_parquet()
     chosen.check()
     codec = (codebook if isinstance(codebook, CodedTable) else load(codebook)).codec
@@ -120,7 +119,7 @@ def encode_parts(
 
 
 class _Run:
-    """Files as they are written, and what is told of them."""
+    """Slices as they are written, and the progress that is reported."""
 
     def __init__(
         self,

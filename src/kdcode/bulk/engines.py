@@ -9,6 +9,7 @@ from typing import Protocol, cast
 from kdcode.bulk.encoding import Job, OnRows, encode_slice
 from kdcode.bulk.slices import Slice
 from kdcode.errors import OptionError
+from kdcode.threads import using_threads
 
 ENGINES = {"local": ("kdcode.bulk.engines", "LocalEngine"), "ray": ("kdcode.integrations.ray_encoding", "RayEngine")}
 """The engines by name; a module is imported when it is asked for."""
@@ -40,7 +41,7 @@ class LocalEngine:
     """Slices one after another, in this process.
 
     Args:
-        threads: on so many threads; on as many as there are CPUs if None.
+        threads: at most; all available CPUs if None.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -51,8 +52,6 @@ class LocalEngine:
 
     def run(self, job: Job, slices: Sequence[Slice], on_rows: OnRows) -> Iterator[tuple[Slice, bytes]]:
         """See `Engine`."""
-        from kdcode.codec_torch.parallel import using_threads
-
         for piece in slices:
             with using_threads(self._threads):  # not around the yield: the caller's operators are its own
                 content = encode_slice(job, piece, on_rows)

@@ -138,7 +138,7 @@ def sampled_codebook(
     options: CompressOptions,
     settings: RunSettings,
 ) -> CodedTable:
-    """What `learn_codebook` learns from so many rows of a source, for a table of all its rows; without any rows."""
+    """A codebook that `learn_codebook` learns from a sample of a source, for a table of all its rows."""
     with shown_progress("sampling", quiet=settings.progress is not True) as advance:
         table = sample_rows(source, sample, options.seed, advance)
     keywords: dict[str, Any] = {item.name: getattr(settings, item.name) for item in fields(settings)}

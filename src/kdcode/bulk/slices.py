@@ -36,7 +36,7 @@ class Slice:
 
 
 def cut(parts: Sequence[int], rows_per_slice: int) -> list[Slice]:
-    """Parts of so many rows each in slices of at most so many; none has rows of two parts."""
+    """Cut parts, given by their rows, into slices of at most `rows_per_slice`; a slice never spans two parts."""
     slices: list[Slice] = []
     first_row = 0
     for number, rows in enumerate(parts):

@@ -31,13 +31,15 @@ from kdcode.provenance import MEASURED
 if TYPE_CHECKING:
     from kdcode.codec import Sizes
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, Goal, TableShard
-    from kdcode.learning.run_settings import PlanSettings
+    from kdcode.learning import Checkpoint, Goal, Planned, TableShard
     from kdcode.options import CompressOptions
-    from kdcode.table import VectorTable
 
 _CODE_FLAGS = ("codebook_size", "code_length", "composition", "codebook_dtype", "effort", "seed")
 """The flags of codes and learning that most runs need."""
+_BAD_COSINE, _FAR_FROM_MEAN = 0.8, 4.0
+"""The cosine of the worst row, and the loss of the worst hundredth in mean losses, from which advice is given."""
+USUAL_SIZE = "10x"
+"""The size where none is given."""
 
 
 @click.command(
@@ -74,15 +76,17 @@ def command(
 ) -> None:
     """Compress the table in IN and save it as the .kdc file OUT.
 
-    With --size, --bits or --max-error settings are chosen as by `kdcode plan`, else by -K, -D and so on. Ctrl-C saves a
-    checkpoint, and the same command resumes. IN may be a folder, pattern or URL of parts; if larger than memory, a
-    sample is learned from. A dash is standard input or output.
+    With --size, --bits or --max-error settings are chosen as by `kdcode plan`, or by you: -K, -D and so on. Where
+    nothing is said, the size is 10x. Ctrl-C saves a checkpoint, and the same command resumes. IN may be a folder,
+    pattern or URL of parts; if larger than memory, a sample is learned from. A dash is standard input or output.
     """
     from kdcode.formats import ReadOptions
 
-    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
+    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values)
     if goal is not None:
         refuse_what_is_planned()
+    elif says_nothing_of_codes(options):
+        goal = _usual_goal(quiet=quiet)
     asked = Asked(source, reading, weights, options, goal, own_device(device), threads, quiet)
     if has_others():
         if sample is not None or memory is not None:
@@ -94,7 +98,7 @@ def command(
     check_target(target, force=force or is_tidying_up, inputs=[source, weights, reading.symbols])
     if target == STANDARD:
         _check_standard_output(as_json=as_json)
-    require_learning(device, quiet=quiet)
+    require_learning(options, device, quiet=quiet)
     parted = parted_table(source, format_name, reading, options, memory, sample)
     if parted is not None and parted.plan.is_streamed:
         _compress_streamed(asked, parted, target, fresh=fresh, as_json=as_json)
@@ -106,16 +110,15 @@ def _compress_in_memory(
     asked: Asked, target: str, format_name: str | None, kept: Path | None, *, fresh: bool, as_json: bool
 ) -> None:
     """The command for a table that is learned from as a whole."""
-    from kdcode.learning.run_settings import PlanSettings
+    from kdcode.learning import TableShard
     from kdcode.storage import save
 
-    options, device, threads, quiet = asked.options, asked.device, asked.threads, asked.quiet
-    table = read_table(asked.source, format_name, asked.reading, asked.weights, quiet=quiet)
+    device, threads, quiet = asked.device, asked.threads, asked.quiet
+    shard = TableShard.whole(read_table(asked.source, format_name, asked.reading, asked.weights, quiet=quiet))
     with output_file(target) as path, resumable(target, kept, fresh=fresh) as checkpoint:
-        if asked.goal is not None:
-            options = _planned(table, options, asked.goal, checkpoint, PlanSettings(not quiet, device, threads))
-        promised = _promise(table, options, quiet=quiet)
-        coded = learn(table, options, quiet=quiet, checkpoint=checkpoint, device=device, threads=threads)
+        plan = _planned(shard, asked, checkpoint)
+        promised = _promise(shard, plan.options, quiet=quiet)
+        coded = learn(shard, plan, quiet=quiet, checkpoint=checkpoint, device=device, threads=threads)
         file_bytes = save(coded, path)
         result = {**_result(coded, path, checkpoint), "file": target}
         if checkpoint is not None:
@@ -164,10 +167,10 @@ def _compress_on_ranks(
         shard = read_rows(asked, ranks)
         with ranks.together():
             checkpoint = stack.enter_context(resumable(target, kept, fresh=fresh, hold=ranks.is_first))
-        options = planned_on_ranks(asked, shard, checkpoint)
+        plan = planned_on_ranks(asked, shard, checkpoint)
         with ranks.together():
-            promised = _promise(shard, options, quiet=asked.quiet) if ranks.is_first else None
-        coded = learned_on_ranks(asked, shard, options, checkpoint)
+            promised = _promise(shard, plan.options, quiet=asked.quiet) if ranks.is_first else None
+        coded = learned_on_ranks(asked, shard, plan, checkpoint)
         with ranks.together():
             if coded is None or promised is None or checkpoint is None:
                 return
@@ -196,9 +199,25 @@ def _check_standard_output(*, as_json: bool) -> None:
         raise OptionError("-: a .kdc file is not for a terminal; pipe it on, as in `| ssh …`, or name a file")
 
 
+def says_nothing_of_codes(options: CompressOptions) -> bool:
+    """Whether neither a size nor anything that a plan would choose was asked for."""
+    from kdcode.learning.planning.candidates import PLANNED
+
+    return options.learner_name == "additive" and not any(is_given(name) for name in (*PLANNED, "learner"))
+
+
+def _usual_goal(*, quiet: bool) -> Goal:
+    """The goal where none is given, which is said."""
+    from kdcode.learning import Goal
+
+    if not quiet:
+        click.echo(f"no --size given: {USUAL_SIZE}, with the settings that lose least", err=True)
+    return Goal(size=USUAL_SIZE)
+
+
 def refuse_what_is_planned() -> None:
     """Refuse K, D and the like where a goal is given, from which they follow."""
-    from kdcode.learning.planning import PLANNED
+    from kdcode.learning.planning.candidates import PLANNED
 
     goal = next(name for name in GOALS if is_given(name))
     for name in PLANNED:
@@ -206,17 +225,19 @@ def refuse_what_is_planned() -> None:
             raise click.UsageError(f"{dashed(name)} is chosen for {dashed(goal)}; leave one of the two out")
 
 
-def _planned(
-    table: VectorTable, options: CompressOptions, goal: Goal, checkpoint: Checkpoint | None, settings: PlanSettings
-) -> CompressOptions:
-    """The options for a goal: those of the checkpoint where it has them, else a new plan's."""
-    from kdcode.learning import planned_options
+def _planned(shard: TableShard, asked: Asked, checkpoint: Checkpoint | None) -> Planned:
+    """What is asked for, or recommended for the goal: by the checkpoint where it has that, else by a new plan."""
+    from kdcode.learning import Planned, planned
+    from kdcode.learning.run_settings import PlanSettings
 
+    if asked.goal is None:
+        return Planned(asked.options)
+    settings = PlanSettings(not asked.quiet, asked.device, asked.threads)
     with naming_flags(OptionError):
-        return planned_options(table, options, goal, settings, checkpoint=checkpoint)
+        return planned(shard, asked.options, asked.goal, settings, checkpoint=checkpoint)
 
 
-def _promise(table: VectorTable | TableShard, options: CompressOptions, *, quiet: bool) -> Sizes:
+def _promise(table: TableShard, options: CompressOptions, *, quiet: bool) -> Sizes:
     """The sizes that the file will have, printed unless `quiet`."""
     from kdcode.options import promised_sizes
 
@@ -252,9 +273,19 @@ def _lines(result: dict[str, Any], coded: CodedTable, promised: Sizes, file_byte
         **page.quality(result, coded),
         "learned in": clock(result["seconds"]),
     }
+    if advice := _advice(result, coded):
+        facts["short rows"] = advice
     title = "standard output" if result["file"] == STANDARD else shown(result["file"])
     sizes = page.size_rows(coded.sizes, len(coded), coded.embedding_dim, file_bytes)
     return [click.style(title, bold=True), *sizes, "", *(f"  {line}" for line in page.pairs(facts))]
+
+
+def _advice(result: dict[str, Any], coded: CodedTable) -> str:
+    """What to do where a squared error is small and short rows have lost their direction; nothing where all is well."""
+    low, mean, least = (result.get(name, 1.0) for name in ("low_cosine", "mean_cosine", "least_cosine"))
+    is_bad = least < _BAD_COSINE and 1 - low > _FAR_FROM_MEAN * (1 - mean)
+    squared = coded.provenance.get("options", {}).get("loss") == "squared"
+    return "--loss cosine keeps the directions of short rows, at a larger relative error" if is_bad and squared else ""
 
 
 def _kept_promise(taken: int, promised: int) -> str:

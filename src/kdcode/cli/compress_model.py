@@ -13,7 +13,7 @@ from kdcode.cli import page
 from kdcode.cli.checkpoints import telling_what_is_kept
 from kdcode.cli.compress import refuse_what_is_planned
 from kdcode.cli.flags import FlaggedCommand, Sections, example, flags_for, is_given, naming_flags
-from kdcode.cli.learn import require_learning
+from kdcode.cli.learn import require_learning, require_torch
 from kdcode.cli.learner_flags import learner_sections, take_options
 from kdcode.cli.plan import take_goal
 from kdcode.errors import CheckpointError, CheckpointInUseError, OptionError
@@ -122,7 +122,7 @@ def command(
     from kdcode.integrations.model2vec_folder import is_model2vec
     from kdcode.integrations.model_folder import ModelFolder
 
-    options, goal = take_options(values), take_goal(values, quiet=quiet)
+    options, goal = take_options(values), take_goal(values)
     if goal is not None:
         refuse_what_is_planned()
     settings = {"options": options, "device": device, "threads": threads, "progress": not quiet}
@@ -131,7 +131,8 @@ def command(
         return
     folder = ModelFolder.at(Path(source), gguf_file)
     _check_target(Path(target), folder, force=force)
-    require_learning(device, quiet=quiet)
+    require_torch("compressing models", quiet=quiet)
+    require_learning(options, device, quiet=quiet)
     with progress("loading", quiet=quiet):
         loaded = folder.load(dtype)
     for note in loaded.notes:
@@ -212,7 +213,7 @@ def _static_model(
 
     refuse_other_flags()
     _check_target(Path(target), ModelFolder(Path(source)), force=force)
-    require_learning(settings["device"], quiet=not settings["progress"])
+    require_learning(settings["options"], settings["device"], quiet=not settings["progress"])
     with _resumable(target, fresh=fresh) as kept, naming_flags(OptionError):
         keywords = {**_goals(goal), **settings, "checkpoint": kept.with_name(f"{kept.name}.embeddings")}
         compress_static_model(source, target, keywords, force=force, as_json=as_json)
@@ -234,7 +235,7 @@ def _check_target(target: Path, folder: ModelFolder, *, force: bool) -> None:
 def _goals(goal: Goal | None) -> dict[str, Any]:
     """The size, or what is given in its place; none is needed where flags say what codes look like."""
     from kdcode.learning.model_compression import DEFAULT_SIZE
-    from kdcode.learning.planning import PLANNED
+    from kdcode.learning.planning.candidates import PLANNED
 
     if goal is not None:
         return vars(goal)

@@ -12,7 +12,7 @@ import click
 
 from kdcode.cli.files import STANDARD
 from kdcode.cli.flags import naming_flags
-from kdcode.cli.learn import learn, require_learning
+from kdcode.cli.learn import learn, require_learning, require_torch
 from kdcode.cli.torchrun import is_another_rank
 from kdcode.errors import KdcodeError, LostRankError, OptionError
 from kdcode.printable import shown
@@ -21,7 +21,7 @@ from kdcode.progress_bar import progress
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
     from kdcode.formats import ReadOptions
-    from kdcode.learning import Checkpoint, Goal, Ranks, TableShard
+    from kdcode.learning import Checkpoint, Goal, Planned, Ranks, TableShard
     from kdcode.options import CompressOptions
 
 _FAILED, _INTERRUPTED = 1, 130
@@ -60,7 +60,8 @@ def ranks_with_one_voice(asked: Asked, target: str, format_name: str | None) -> 
         OptionError: what is asked for cannot be shared among ranks.
     """
     _refuse_what_cannot_be_shared(asked, target, format_name)
-    require_learning(asked.device, quiet=asked.quiet or is_another_rank())
+    require_torch("torchrun", quiet=asked.quiet or is_another_rank())
+    require_learning(asked.options, asked.device, quiet=True)
     from kdcode.learning import joined_ranks
 
     with joined_ranks(asked.device) as ranks:
@@ -91,28 +92,30 @@ def read_rows(asked: Asked, ranks: Ranks) -> TableShard:
         return read_shard(source, ranks, asked.weights, advance)
 
 
-def planned_on_ranks(asked: Asked, shard: TableShard, checkpoint: Checkpoint | None) -> CompressOptions:
-    """The options for the goal, on all ranks."""
+def planned_on_ranks(asked: Asked, shard: TableShard, checkpoint: Checkpoint | None) -> Planned:
+    """What a plan recommends for the goal, on all ranks."""
+    from kdcode.learning import Planned
     from kdcode.learning.compression import plan_shard
     from kdcode.learning.run_settings import RunSettings
 
     if asked.goal is None:
-        return asked.options
+        return Planned(asked.options)
     settings = RunSettings(not asked.quiet, asked.device, asked.threads, checkpoint)
     with naming_flags(OptionError):
         return plan_shard(shard, asked.options, asked.goal, settings)
 
 
 def learned_on_ranks(
-    asked: Asked, shard: TableShard, options: CompressOptions, checkpoint: Checkpoint | None
+    asked: Asked, shard: TableShard, plan: Planned, checkpoint: Checkpoint | None
 ) -> CodedTable | None:
     """The coded table on rank 0, which shows progress; None on others."""
-    from kdcode.learning import compress_shard
+    from kdcode.learning.compression import compress_planned
+    from kdcode.learning.run_settings import RunSettings
 
     device, threads = asked.device, asked.threads
     if shard.share.ranks.is_first:
-        return learn(shard, options, quiet=asked.quiet, checkpoint=checkpoint, device=device, threads=threads)
-    return compress_shard(shard, options=options, checkpoint=checkpoint, device=device, threads=threads)
+        return learn(shard, plan, quiet=asked.quiet, checkpoint=checkpoint, device=device, threads=threads)
+    return compress_planned(shard, plan, RunSettings(False, device, threads, checkpoint))
 
 
 def _refuse_what_cannot_be_shared(asked: Asked, target: str, format_name: str | None) -> None:

@@ -10,13 +10,18 @@ import click
 
 from kdcode.cli.files import STANDARD, check_target
 from kdcode.cli.flags import example
-from kdcode.cli.learn import learn, require_learning
+from kdcode.cli.learn import learn
 from kdcode.cli.shell import command_line
 from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
+    from kdcode.learning import TableShard
     from kdcode.table import VectorTable
+
+
+SIZES, SHOWN = ("10x", "20x", "40x"), "20x"
+"""The sizes that are shown, and the one that is saved and shown in detail."""
 
 
 @click.command(
@@ -31,8 +36,9 @@ def command(target: str | None, page: str | None, force: bool, quiet: bool) -> N
 
     It takes less than a minute. The vectors, GloVe's for common English words, are included in the package.
     """
-    from kdcode.cli.demo_page import Demo, render
+    from kdcode.cli.demo_page import Demo, Sized, render
     from kdcode.data import glove_50d
+    from kdcode.learning import Planned, TableShard
     from kdcode.options import CompressOptions
     from kdcode.storage import save
 
@@ -41,19 +47,34 @@ def command(target: str | None, page: str | None, force: bool, quiet: bool) -> N
             raise click.UsageError(f"{flag} takes the name of a file; standard output is for what the demo shows")
         if file is not None:
             check_target(file, force=force)
-    require_learning(quiet=quiet)
     table = glove_50d()
-    options = CompressOptions(codebook_size=16, code_length=16, codebook_dtype="int8")
-    # As in the paper's table of codes: 6^4 = 1,296 of them for 10,000 words, so that words have to share.
-    crowding = CompressOptions.of(codebook_size=6, code_length=4, effort="best")
-    coded = learn(table, options, title="learning codes", quiet=quiet)
-    crowded = learn(table, crowding, title="learning very short codes", quiet=quiet)
+    shard = TableShard.whole(table)
     with TemporaryDirectory() as folder:
-        file_bytes = save(coded, target or Path(folder, "demo.kdc"))
+        sizes = []
+        for size in SIZES:
+            coded = _compressed(shard, size, quiet=quiet)
+            sizes.append(Sized(size, coded, save(coded, Path(folder, f"{size}.kdc"))))
+        main = sizes[SIZES.index(SHOWN)]
+        if target is not None:
+            save(main.coded, target)
+    options = CompressOptions(codebook_size=16, code_length=16, codebook_dtype="int8")
+    codes = learn(shard, Planned(options), title="learning codes", quiet=quiet)
+    # As in the paper's table of codes: 6^4 = 1,296 of them for 10,000 words, so that words have to share.
+    crowding = CompressOptions.of(codebook_size=6, code_length=4)
+    crowded = learn(shard, Planned(crowding), title="learning very short codes", quiet=quiet)
     if page is not None:
-        _write_report(table, coded, file_bytes, page, quiet=quiet)
-    demo = Demo(table, coded, crowded, file_bytes, Path(target) if target else None, Path(page) if page else None)
-    click.echo("\n".join(render(demo)))
+        _write_report(table, main.coded, main.file_bytes, page, quiet=quiet)
+    places = (Path(target) if target else None, Path(page) if page else None)
+    click.echo("\n".join(render(Demo(table, sizes, SIZES.index(SHOWN), codes, crowded, *places))))
+
+
+def _compressed(shard: TableShard, size: str, *, quiet: bool) -> CodedTable:
+    """The table at a size, as `kdcode compress --effort fast` makes it."""
+    from kdcode.learning import Goal, planned
+    from kdcode.options import CompressOptions
+
+    plan = planned(shard.table, CompressOptions.of(effort="fast"), Goal(size))
+    return learn(shard, plan, title=f"compressing to {size}", quiet=quiet)
 
 
 def _write_report(table: VectorTable, coded: CodedTable, file_bytes: int, page: str, *, quiet: bool) -> None:

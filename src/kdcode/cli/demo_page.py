@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from kdcode.mapping import TableMapping
 from kdcode.printable import shown
 from kdcode.progress_bar import clock
 from kdcode.table import VectorTable
-from kdcode.wording import percent, shared_codes
+from kdcode.wording import percent
 
 WIDTH = 80
 WORDS = ("king", "monday", "france", "piano", "river")
@@ -29,95 +32,115 @@ _BAR = 22
 
 
 @dataclass(frozen=True)
+class Sized:
+    """The table compressed to a size.
+
+    Args:
+        size: as it was asked for.
+        coded: what came of it.
+        file_bytes: of its file.
+    """
+
+    size: str
+    coded: CodedTable
+    file_bytes: int
+
+
+@dataclass(frozen=True)
 class Demo:
     """What the page is made of.
 
     Args:
         table: the original vectors.
-        coded: the compressed table, as `kdcode.compress` gives it.
+        sizes: the table compressed to several sizes.
+        shown: which of them is shown in detail.
+        codes: the same words in codes of few integers, as `codewords=True` gives them.
         crowded: the same words in codes so few that words have to share them.
-        file_bytes: size of the saved `coded`.
-        kept: where `coded` was kept, or None.
+        kept: where the table of `shown` was kept, or None.
         report: where the report about it was written, or None.
     """
 
     table: VectorTable
-    coded: CodedTable
+    sizes: Sequence[Sized]
+    shown: int
+    codes: CodedTable
     crowded: CodedTable
-    file_bytes: int
     kept: Path | None
     report: Path | None = None
+
+    @property
+    def main(self) -> Sized:
+        """The size that is shown in detail."""
+        return self.sizes[self.shown]
 
 
 def render(demo: Demo) -> Iterator[str]:
     """The lines of the page."""
-    for part in (_opening, _sizes, _loss, _codes, _neighbors, _groups, _commands):
+    for part in (_opening, _sizes, _neighbors, _bytes, _codes, _groups, _commands):
         yield from (line.rstrip() for line in part(demo))
         yield ""
 
 
 def _opening(demo: Demo) -> Iterator[str]:
-    coded, dim = demo.coded, demo.coded.embedding_dim
-    yield click.style("kdcode", bold=True, fg="cyan") + click.style(" · embedding tables as short codes", bold=True)
+    yield click.style("kdcode", bold=True, fg="cyan") + click.style(" · embedding tables made small", bold=True)
     yield from textwrap.wrap(
-        "An embedding table keeps a row of floats for every symbol. kdcode learns a short code of small integers for "
-        "each symbol instead, and a small codebook that all symbols share: the codewords that a code points to add up "
-        "to its vector.",
-        WIDTH,
-    )
-    yield ""
-    yield from textwrap.wrap(
-        f"Just now, in {clock(coded.learning_seconds or 0.0)}, {len(coded):,} English words (GloVe) went from {dim} "
-        f"floats ({32 * dim:,} bits) each to a code of D={coded.code_length} integers below K={coded.codebook_size} "
-        f"({coded.spec.bits} bits).",
+        f"{len(demo.table):,} English words (GloVe) with {demo.table.embedding_dim} floats each, compressed just now. "
+        "Relative error is squared error over variance: 0 is a perfect copy.",
         WIDTH,
     )
 
 
 def _sizes(demo: Demo) -> Iterator[str]:
-    sizes, count, dim = demo.coded.sizes, len(demo.coded), demo.coded.embedding_dim
-    floats = 4 * count * dim
-    yield _heading("Size in bytes", f"{'before':>21}{'after':>12}")
-    yield _size_row("vectors", floats, sizes.embedding, f"{sizes.ratio(count, dim):.1f}x smaller")
-    for name in ("codes", "codebook", "composition"):
-        part = getattr(sizes, name)
-        if part:
-            yield _size_row(f"  {name}", None, part, _bar(part / demo.file_bytes))
-    yield _size_row(
-        "symbols", sizes.symbols, sizes.symbols, _bar(sizes.symbols / demo.file_bytes) + " the words themselves"
-    )
-    yield _size_row("overhead", None, demo.file_bytes - sizes.total, "header and digests")
-    ratio = sizes.file_ratio(count, dim, demo.file_bytes)
-    yield _size_row("file", floats + sizes.symbols, demo.file_bytes, f"{ratio:.1f}x smaller")
-
-
-def _loss(demo: Demo) -> Iterator[str]:
-    measured = ("relative_error", "mean_cosine", "recall_at_10")
-    error, cosine, recall = (demo.coded.provenance[name] for name in measured)
-    yield _heading("What was lost")
-    yield f"  {error:.1%} of the variance (relative error {error:.4f})"
-    yield f"  mean cosine between a vector and its copy: {cosine:.4f}"
-    yield f"  {percent(recall)} of a word's 10 nearest words are the same as before"
-    yield f"  shared codes: {shared_codes(demo.coded.shared_codes, len(demo.coded), 'words')}"
-
-
-def _codes(demo: Demo) -> Iterator[str]:
-    length, chance = demo.coded.code_length, demo.coded.code_length / demo.coded.codebook_size
-    yield _heading("Words and their codes", f"   (random codes would have {chance:.0f} of {length} equal)")
-    for first, second in PAIRS:
-        one, other = demo.coded.code_of(first), demo.coded.code_of(second)
-        equal = [a == b for a, b in zip(one, other, strict=True)]
-        yield f"  {first:<7} {_code_cells(one, equal)}"
-        yield f"  {second:<7} {_code_cells(other, equal)}   {sum(equal)} of {len(equal)} equal"
+    yield _heading("Size", f"{'vectors':>21}{'error':>10}{'cosine':>9}{'same 10 nearest':>18}{'learned in':>13}")
+    floats = 4 * len(demo.table) * demo.table.embedding_dim
+    yield f"  {'float32':<11}{floats:>12,}{0:>10}{1:>9}{percent(1.0):>18}"
+    for one in demo.sizes:
+        told, coded = one.coded.provenance, one.coded
+        error, cosine, recall = (told[name] for name in ("relative_error", "mean_cosine", "recall_at_10"))
+        seconds = clock(coded.learning_seconds or 0.0)
+        bytes_ = f"{coded.sizes.embedding:,}"
+        yield f"  --size {one.size:<4}{bytes_:>12}{error:>10.4f}{cosine:>9.4f}{percent(recall):>18}{seconds:>13}"
 
 
 def _neighbors(demo: Demo) -> Iterator[str]:
-    yield _heading("Nearest words", f"      {'before':<25}{'after':<32}same")
+    yield _heading("Nearest words", f"      {'before':<25}{f'after --size {demo.main.size}':<32}same")
     for word in WORDS:
         before = _nearest(demo.table, word, _NEIGHBORS)
-        after = _nearest(demo.coded, word, _NEIGHBORS)
+        after = _nearest(demo.main.coded, word, _NEIGHBORS)
         same = len(set(before) & set(after))
         yield f"  {word:<6} {page.clipped(before, 33):<33} {page.clipped(after, 33):<33} {same}/{_NEIGHBORS}"
+
+
+def _bytes(demo: Demo) -> Iterator[str]:
+    coded, file_bytes = demo.main.coded, demo.main.file_bytes
+    sizes, count, dim = coded.sizes, len(coded), coded.embedding_dim
+    floats = 4 * count * dim
+    yield _heading("Bytes of the file", f"{'before':>17}{'after':>12}")
+    yield _size_row("vectors", floats, sizes.embedding, f"{sizes.ratio(count, dim):.1f}x smaller")
+    symbols = _bar(sizes.symbols / file_bytes) + " the words themselves"
+    yield _size_row("symbols", sizes.symbols, sizes.symbols, symbols)
+    yield _size_row("overhead", None, file_bytes - sizes.total, "header and digests")
+    ratio = sizes.file_ratio(count, dim, file_bytes)
+    yield _size_row("file", floats + sizes.symbols, file_bytes, f"{ratio:.1f}x smaller")
+
+
+def _codes(demo: Demo) -> Iterator[str]:
+    codes = demo.codes
+    length, chance = codes.code_length, codes.code_length / codes.codebook_size
+    yield _heading("Codes that can be read", " (kdcode compress --codewords, or -K and -D)")
+    yield from textwrap.wrap(
+        f"K-way D-dimensional codes: {length} integers below {codes.codebook_size} for each word ({codes.spec.bits} "
+        f"bits), which choose the codewords that add up to its vector; error {codes.provenance['relative_error']:.4f}. "
+        f"Words that mean similar things have similar codes; random ones would have {chance:.0f} of {length} equal:",
+        WIDTH - 2,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
+    for first, second in PAIRS:
+        one, other = codes.code_of(first), codes.code_of(second)
+        equal = [a == b for a, b in zip(one, other, strict=True)]
+        yield f"  {first:<7} {_code_cells(one, equal)}"
+        yield f"  {second:<7} {_code_cells(other, equal)}   {sum(equal)} of {len(equal)} equal"
 
 
 def _groups(demo: Demo) -> Iterator[str]:
@@ -152,9 +175,19 @@ def _commands(demo: Demo) -> Iterator[str]:
         yield ""
     file = str(demo.kept or "vectors.kdc")
     yield _heading("The same on your own vectors")
+    if (activate := _activation()) is not None:
+        yield f"  . {shown(activate)}"
     yield "  kdcode compress vectors.txt vectors.kdc --size 20x"
     yield f"  {command_line('neighbors', [file, 'king'])}"
     yield f"  {command_line('info', [file])}"
+
+
+def _activation() -> str | None:
+    """The script that puts `kdcode` on the path of a shell, where a virtual environment has it and the path has not."""
+    script = Path(sys.prefix, "bin", "activate")
+    if shutil.which("kdcode") is not None or not script.is_file():
+        return None
+    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
 def _nearest(table: TableMapping, symbol: str, count: int) -> list[str]:

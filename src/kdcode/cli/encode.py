@@ -172,9 +172,6 @@ def _engine(engine: str, threads: int | None, workers: int | None, address: str 
 @contextmanager
 def _going_on(seen: _Seen) -> Iterator[None]:
     """Say what is kept where a run ends before its time, and that it goes on."""
-    from kdcode.bulk.encoding import require_torch
-
-    require_torch()
 
     def kept() -> str:
         if seen.last is None:

@@ -209,7 +209,7 @@ def with_weights(table: VectorTable, path: str | None) -> VectorTable:
 def read_table(
     source: str, format_name: str | None, options: ReadOptions, weights: str | None = None, *, quiet: bool
 ) -> VectorTable:
-    """Read a table in any format, and the file of its weights; what was skipped or chosen is told on stderr."""
+    """Read a table in any format, and the file of its weights; stderr says what was skipped or chosen."""
     from kdcode.formats import ChosenMatrixWarning, SkippedLinesWarning, read
 
     if is_of_parts(source):

@@ -10,34 +10,47 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from kdcode.cli.flags import naming_flags
-from kdcode.errors import OptionError
+from kdcode.errors import MissingExtraError, OptionError
 from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.learning import Checkpoint, StepReport, TableShard
+    from kdcode.learning import Checkpoint, Planned, StepReport, TableShard
     from kdcode.options import CompressOptions
-    from kdcode.table import VectorTable
 
 
-def require_learning(device: str = "cpu", *, quiet: bool = False) -> None:
-    """Import torch, which takes a few seconds, and refuse to go on where it is not installed or has no such device.
+def require_learning(options: CompressOptions, device: str = "cpu", *, quiet: bool = False) -> None:
+    """Refuse learners and devices that are not there; where they need torch it is imported, which takes seconds.
 
     Raises:
         MissingExtraError: with the line that installs torch.
-        OptionError: the device is not there.
+        OptionError: torch has no such device.
     """
-    with progress("loading torch", quiet=quiet or "torch" in sys.modules):
-        import kdcode.learning  # noqa: F401 - says itself what is missing
-    from kdcode.learning.devices import checked_device
+    from kdcode.learning.learners import needs_torch
+    from kdcode.learning.run_settings import checked_device
 
+    if needs_torch(options):
+        require_torch(f"the learner {options.learning.name}", quiet=quiet)
     with naming_flags(OptionError):
         checked_device(device)
 
 
+def require_torch(purpose: str, *, quiet: bool = False) -> None:
+    """Import torch.
+
+    Raises:
+        MissingExtraError: with the line that installs it.
+    """
+    with progress("loading torch", quiet=quiet or "torch" in sys.modules):
+        try:
+            import torch  # noqa: F401 - for those who come after
+        except ImportError:
+            raise MissingExtraError(purpose, "torch") from None
+
+
 def learn(
-    table: VectorTable | TableShard,
-    options: CompressOptions,
+    table: TableShard,
+    plan: Planned,
     *,
     title: str = "learning",
     quiet: bool = False,
@@ -45,11 +58,11 @@ def learn(
     device: str = "cpu",
     threads: int | None = None,
 ) -> CodedTable:
-    """Run `kdcode.compress`; the first Ctrl-C, SIGTERM or SIGHUP ends it between two steps, its checkpoint saved.
+    """Learn what was planned; the first Ctrl-C, SIGTERM or SIGHUP ends it between two steps, its checkpoint saved.
 
     Of several ranks, this is for the first.
     """
-    from kdcode.learning import TableShard, compress, compress_shard
+    from kdcode.learning.compression import compress_planned
     from kdcode.learning.interrupts import stopping_at_safe_places
     from kdcode.learning.progress import showing_steps
     from kdcode.learning.run_settings import RunSettings
@@ -70,9 +83,7 @@ def learn(
             stop_if_asked()
 
         how = RunSettings(on_step, device, threads, checkpoint)
-        if isinstance(table, TableShard):
-            return cast("CodedTable", compress_shard(table, options=options, **vars(how)))
-        return compress(table, options=options, **vars(how))
+        return cast("CodedTable", compress_planned(table, plan, how))
 
 
 def _tell_of_stopping(number: int) -> None:

@@ -73,7 +73,7 @@ def command(
     from kdcode.formats import ReadOptions
     from kdcode.storage import save
 
-    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
+    options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values)
     if goal is not None:
         refuse_what_is_planned()
         if goal.max_error is not None:
@@ -81,7 +81,7 @@ def command(
     kept = place_of_checkpoint(target)
     is_tidying_up = not fresh and kept is not None and is_result_of(target, kept)
     check_target(target, force=force or is_tidying_up, inputs=[source, weights, reading.symbols])
-    require_learning(device, quiet=quiet)
+    require_learning(options, device, quiet=quiet)
     from kdcode.learning import learn_codebook
 
     with naming_flags(OptionError):

@@ -101,6 +101,9 @@ def quality(measured: Mapping[str, Any], coded: CodedTable) -> dict[str, str]:
     }
     numbers = {name: value for name, value in measured.items() if is_number(value)}
     lines = {label: text.format(numbers[name]) for name, (label, text) in words.items() if name in numbers}
+    if {"low_cosine", "least_cosine"} <= set(numbers):
+        low, least = numbers["low_cosine"], numbers["least_cosine"]
+        lines["worst rows"] = f"cosine below {low:.3f} for 1 in 100, {least:.3f} for the worst"
     if "recall_at_10" in numbers:
         lines["nearest neighbours"] = f"{percent(numbers['recall_at_10'])} {nearest} are the same as before"
     if "shared_codes" in numbers and count:

@@ -15,10 +15,13 @@ from kdcode.cli.flags import FlaggedCommand, Sections, example, flags_for, namin
 from kdcode.cli.learn import require_learning
 from kdcode.errors import OptionError
 from kdcode.progress_bar import clock
+from kdcode.wording import percent
 
 if TYPE_CHECKING:
     from kdcode.learning import Candidate, Goal, Plan
+    from kdcode.learning.run_settings import PlanSettings
     from kdcode.options import CompressOptions
+    from kdcode.table import VectorTable
 
 GOALS = ("size", "bits", "max_error")
 
@@ -56,7 +59,7 @@ def for_a_table(command: Callable[..., None]) -> Callable[..., None]:
     return reduce(lambda decorated, flag: flag(decorated), reversed(_SHARED_FLAGS), command)
 
 
-def take_goal(values: dict[str, Any], *, quiet: bool = False) -> Goal | None:
+def take_goal(values: dict[str, Any]) -> Goal | None:
     """Remove the goal from the values that click parsed: the one that was asked for, or None.
 
     Raises:
@@ -67,7 +70,6 @@ def take_goal(values: dict[str, Any], *, quiet: bool = False) -> Goal | None:
         raise click.UsageError("give one of --size, --bits and --max-error, not several")
     if not given:
         return None
-    require_learning(quiet=quiet)
     from kdcode.learning import Goal
 
     with naming_flags():
@@ -90,7 +92,11 @@ def _sections() -> Sections:
     "plan",
     cls=FlaggedCommand,
     sections=_sections,
-    epilog=example("kdcode plan glove.txt --size 20x", "kdcode plan glove.txt --max-error 0.2 --effort best"),
+    epilog=example(
+        "kdcode plan glove.txt",
+        "kdcode plan glove.txt --size 20x",
+        "kdcode plan glove.txt --max-error 0.2 --effort best",
+    ),
 )
 @for_a_table
 @click.option("--json", "as_json", is_flag=True, help="Print the candidates as JSON, the recommended one first.")
@@ -106,30 +112,65 @@ def command(
     quiet: bool,
     **values: Any,  # noqa: ANN401 - one value per field of the options
 ) -> None:
-    """Predict error, size and time for a target size.
+    """Predict error, size and time for a target size, or for several sizes where none is given.
 
     Several settings are tried for the table in IN. Sizes are exact; errors and times are estimated from short runs on a
     sample of the rows. The setting marked with a star is the one that `kdcode compress` uses for the same target. The
     error marked unseen is that of rows which are not in IN, with a codebook learned from IN for such rows.
     """
     from kdcode.formats import ReadOptions
+    from kdcode.learning.run_settings import PlanSettings
     from kdcode.options import CompressOptions
 
-    reading, goal = take(ReadOptions, values), take_goal(values, quiet=quiet)
+    reading, goal = take(ReadOptions, values), take_goal(values)
     with naming_flags():
         options = CompressOptions.of(**values)
-    if goal is None:
-        raise click.UsageError("say how small: one of --size, --bits and --max-error")
-    require_learning(device, quiet=quiet)
+    require_learning(options, device, quiet=quiet)
     from kdcode.learning import plan
 
     table = read_table(source, format_name, reading, weights, quiet=quiet)
+    if goal is None:
+        _print_curve(table, options, PlanSettings(not quiet, device, threads), as_json=as_json)
+        return
     with naming_flags(OptionError):
         found = plan(table, **asdict(goal), options=options, progress=not quiet, device=device, threads=threads)
     if as_json:
         page.print_json([candidate.as_dict() for candidate in found.candidates])
         return
     page.echo([f"{len(table):,} x {table.embedding_dim:,} within {found.limit}", *plan_lines(found)])
+
+
+def _print_curve(table: VectorTable, options: CompressOptions, settings: PlanSettings, *, as_json: bool) -> None:
+    """What is to be expected at 5x to 40x."""
+    from kdcode.learning.planning.curve import plan_curve
+
+    with naming_flags(OptionError):
+        points = plan_curve(table, options, settings)
+    if as_json:
+        page.print_json([point._asdict() for point in points])
+        return
+    head = ("size", "vectors take", "error", "neighbours kept", "cosine of 1 in 100", "lookup", "time")
+    rows = [
+        (
+            f"{point.times}x",
+            page.amount(point.nbytes),
+            f"{point.relative_error:.4f}",
+            percent(point.recall_at_10),
+            f"{point.low_cosine:.3f}",
+            f"{1e6 * point.lookup_seconds:.2f} µs",
+            clock(point.seconds),
+        )
+        for point in points
+    ]
+    page.echo(
+        [
+            f"{len(table):,} x {table.embedding_dim:,}, from a sample of its rows",
+            *page.columns([head, *rows], right=range(1, len(head))),
+            "",
+            "error: squared error over variance; neighbours kept: of the 10 nearest in the sample;",
+            "cosine of 1 in 100: below it lies one row in 100; lookup: of a row, of many at a time, on one thread",
+        ]
+    )
 
 
 def plan_lines(found: Plan) -> list[str]:

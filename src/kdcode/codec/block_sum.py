@@ -12,14 +12,11 @@ from typing import ClassVar
 import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray
-from kdcode.codec.beam_search import encode_sums, squared_norms, within_reach
 from kdcode.codec.codec import CodeArray
-from kdcode.codec.codewords import CodewordCodec
+from kdcode.codec.codewords import CodewordCodec, in_coordinates
 from kdcode.codec.quantized import Quantized
 from kdcode.codec.spec import BLOCK_SUM
-
-_CHUNK_FLOATS = 1 << 19
-"""Floats that the largest intermediate array of a chunk may hold, so that it stays in the cache."""
+from kdcode.codec.sum_search import SumSearch, nearest_labels
 
 _FEW_DIGITS = 2.0**-100
 
@@ -88,21 +85,23 @@ class BlockSum(CodewordCodec):
         """(D, K, k) codewords after the basis, in the coordinates of `reduced`."""
         return np.stack([np.asarray(words @ self.reduced_basis[1], dtype=np.float32) for words in self.codebook])
 
-    def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
-        words = self.codebook
+    def search_codes(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
+        """(n, D) codes of (n, d) vectors, before row scales."""
         if self.basis is not None:
-            if self.spec.is_rotated:
-                vectors = within_reach(vectors @ self.inverse_basis)
-            else:
-                return encode_sums(self.reduced(vectors), self.reduced_words, beam, sweeps)
+            if not self.spec.is_rotated:  # a projection keeps no distances
+                return SumSearch(self.reduced_words).encode(self.reduced(vectors), beam=beam, sweeps=sweeps)
+            vectors = in_coordinates(vectors, self.inverse_basis)
         codes = np.empty((len(vectors), self.spec.code_length), dtype=np.int64)
-        for block in self.spec.blocks:
-            part, chosen = vectors[:, block.columns], words[block.positions, :, : block.width]
-            if block.length == 1:  # one position alone is found exactly
-                codes[:, block.positions] = (squared_norms(chosen[0]) - 2 * part @ chosen[0].T).argmin(axis=1)[:, None]
-            else:
-                codes[:, block.positions] = encode_sums(part, chosen, beam, sweeps)
+        for block, search in zip(self.spec.blocks, self._searches, strict=True):
+            part = vectors[:, block.columns]
+            if isinstance(search, SumSearch):
+                codes[:, block.positions] = search.encode(part, beam=beam, sweeps=sweeps)
+            else:  # one position alone is found exactly
+                codes[:, block.positions] = nearest_labels(part, search)[:, None]
         return codes
 
-    def _rows_at_once(self, beam: int) -> int:
-        return max(1, _CHUNK_FLOATS // (beam * max(self.spec.codebook_size, self.spec.embedding_dim)))
+    @cached_property
+    def _searches(self) -> list[SumSearch | FloatArray]:
+        """What finds the codes of each block: of one that has a single position its codewords."""
+        parts = [self.codebook[block.positions, :, : block.width] for block in self.spec.blocks]
+        return [words[0] if len(words) == 1 else SumSearch(words) for words in parts]

@@ -178,7 +178,7 @@ class Codec(ABC):
         """The rows of a file; undoes `row_tensors`.
 
         Raises:
-            StorageError: tensors that are not those of so many rows.
+            StorageError: tensors that are not those of `count` rows.
         """
 
 

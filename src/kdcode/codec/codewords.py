@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
@@ -13,20 +13,17 @@ import numpy.typing as npt
 
 from kdcode import bitpack
 from kdcode.arrays import DoubleArray, FloatArray, IntArray, checked_vectors
-from kdcode.codec.beam_search import within_reach
 from kdcode.codec.codec import CodeArray, Codec, Tensors
 from kdcode.codec.codeword_rows import CodewordRows
 from kdcode.codec.codeword_spec import CodewordSpec, check_values
 from kdcode.codec.quantized import Quantized, quantize
 from kdcode.codec.row_scales import directions, length_ratios, nearest_level
 from kdcode.codec.row_writing import PlainWriter, RowWriter
+from kdcode.codec.sum_search import product, within_reach
 from kdcode.errors import OptionError
 from kdcode.stored_array import ArrayInFile, PackedRows
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
-
-Search = Callable[[Any, FloatArray, int, int], CodeArray]
-"""Called with a codec, (n, d) vectors, a beam and sweeps; gives (n, D) codes."""
 
 
 class CodewordCodec(Codec):
@@ -150,16 +147,15 @@ class CodewordCodec(Codec):
         rows.decode_into(np.arange(len(codes)), vectors, finite=False)
         return vectors
 
-    def encode(
-        self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4, search: Search | None = None
-    ) -> CodeArray:
+    def encode(self, vectors: npt.ArrayLike, *, beam: int = 8, sweeps: int = 4) -> CodeArray:
         """Codes whose vectors are near the given ones in squared distance, found by beam search and ICM sweeps.
+
+        Many rows are searched on several threads; see `kdcode.threads.using_threads`.
 
         Args:
             vectors: (d,) or (n, d) finite numbers.
             beam: partial codes kept per vector while positions are chosen one after another.
             sweeps: passes that reconsider one position at a time afterwards.
-            search: finds (n, D) codes in another way than `search_codes`.
 
         Returns:
             (columns,) or (n, columns) codes.
@@ -169,7 +165,7 @@ class CodewordCodec(Codec):
             raise OptionError(f"beam must be at least 1 and sweeps at least 0, got {beam} and {sweeps}")
         rows = np.atleast_2d(array)
         wanted = within_reach((directions(rows) if self.spec.scale_bits else rows) / np.float64(self.unit))
-        codes = (search or type(self).search_codes)(self._in_units, wanted, beam, sweeps)
+        codes = self._in_units.search_codes(wanted, beam, sweeps)
         return self.with_scale_level(codes, rows).reshape(*array.shape[:-1], len(self.spec.widths))
 
     def with_scale_level(self, codes: CodeArray, vectors: FloatArray) -> CodeArray:
@@ -180,21 +176,9 @@ class CodewordCodec(Codec):
         levels = nearest_level(length_ratios(wanted, self._in_units.compose(codes)), self.stored["scale_levels"])
         return np.concatenate([codes, levels[:, None]], axis=1)
 
+    @abstractmethod
     def search_codes(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
-        """(n, D) codes of (n, d) vectors, before row scales, chunk by chunk."""
-        codes = np.empty((len(vectors), self.spec.code_length), dtype=np.int64)
-        at_once = self._rows_at_once(beam)
-        for start in range(0, len(vectors), at_once):
-            codes[start : start + at_once] = self._search(vectors[start : start + at_once], beam, sweeps)
-        return codes
-
-    @abstractmethod
-    def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
-        """(n, D) codes of a chunk of (n, d) vectors."""
-
-    @abstractmethod
-    def _rows_at_once(self, beam: int) -> int:
-        """Rows that a search works on at a time."""
+        """(n, D) codes of (n, d) vectors, before row scales."""
 
     @abstractmethod
     def score_tables(self, queries: DoubleArray) -> DoubleArray | None:
@@ -237,7 +221,7 @@ class CodewordCodec(Codec):
 
     def reduced(self, vectors: FloatArray) -> FloatArray:
         """(n, d) vectors in the (n, k) coordinates of `reduced_basis`."""
-        return within_reach(vectors @ self.reduced_basis[0])
+        return in_coordinates(vectors, self.reduced_basis[0])
 
     # Packed rows.
 
@@ -294,6 +278,13 @@ class CodewordCodec(Codec):
 
     def _quantized(self, name: str) -> Quantized:
         return Quantized(self.stored[name], self.stored.get(f"{name}_scale"))
+
+
+def in_coordinates(vectors: FloatArray, basis: DoubleArray) -> FloatArray:
+    """(n, d) vectors times a (d, k) basis of any scale, within reach of a search."""
+    unit = float(np.abs(basis).max()) or 1.0
+    turned = product(within_reach(vectors * unit), np.asarray(basis / unit, dtype=np.float32))
+    return within_reach(turned)
 
 
 def _named(name: str, value: Quantized) -> dict[str, npt.NDArray[Any]]:

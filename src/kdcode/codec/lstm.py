@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
-from kdcode.codec.beam_search import Step, smallest_costs, squared_norms, traced_codes
 from kdcode.codec.codec import CodeArray
 from kdcode.codec.codewords import CodewordCodec
 from kdcode.codec.spec import LSTM
+from kdcode.threads import parallel_chunks
 
 _CHUNK_FLOATS = 1 << 23
 """Floats that the largest intermediate array of a chunk may hold: with many small steps, more rows are better."""
@@ -19,7 +19,13 @@ _SAMPLED_CODES = 1024
 _MOST_SAMPLED = 1 << 22
 _MOST_STEPS = 1 << 24
 """Steps of the LSTM that a sweep may take; only codes of hundreds of positions need more."""
+_BUNDLE = 16
+"""Costs of which only the least is compared at first."""
 _GATE_PARTS = ("codebook", "recurrent", "bias")
+
+
+Step = tuple[CodeArray, CodeArray]
+"""For each of (n, beam) partial codes, the place of the one that it continues, and the codeword that it adds."""
 
 
 class Lstm(CodewordCodec):
@@ -64,9 +70,16 @@ class Lstm(CodewordCodec):
         level = float(self.stored["scale_levels"][-1]) if self.spec.scale_bits else 1.0
         return max(gates, self.spec.code_length * max(self._sum_of_largest("basis"), 1.0) * max(level, 1.0))
 
-    def _rows_at_once(self, beam: int) -> int:
-        spec = self.spec
-        return max(1, _CHUNK_FLOATS // (beam * max(spec.codebook_size * spec.codeword_dim, spec.embedding_dim)))
+    def search_codes(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
+        """(n, D) codes of (n, d) vectors, before row scales."""
+        spec, codes = self.spec, np.empty((len(vectors), self.spec.code_length), dtype=np.int64)
+        at_once = max(1, _CHUNK_FLOATS // (beam * max(spec.codebook_size * spec.codeword_dim, spec.embedding_dim)))
+
+        def search(start: int) -> None:
+            codes[start : start + at_once] = self._search(vectors[start : start + at_once], beam, sweeps)
+
+        parallel_chunks(search, range(0, len(vectors), at_once))
+        return codes
 
     def _search(self, vectors: FloatArray, beam: int, sweeps: int) -> CodeArray:
         wanted, basis = self.reduced(vectors), self.reduced_basis[1]
@@ -127,3 +140,35 @@ class Lstm(CodewordCodec):
 
 def _sigmoid(values: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (np.tanh(0.5 * values) + 1), dtype=values.dtype)  # tanh cannot overflow
+
+
+def smallest_costs(cost: FloatArray, beam: int) -> tuple[CodeArray, CodeArray, FloatArray]:
+    """The `beam` smallest of (n, b, K) costs per row: their b index, K index and cost, each (n, beam)."""
+    rows, _, size = cost.shape
+    flat = cost.reshape(rows, -1)
+    keep, bundles = min(beam, flat.shape[1]), flat.shape[1] // _BUNDLE
+    if bundles <= keep or flat.shape[1] % _BUNDLE:
+        index = np.argpartition(flat, keep - 1, axis=1)[:, :keep]
+    else:  # the smallest costs are in the bundles whose least costs are smallest
+        least = flat.reshape(rows, _BUNDLE, bundles).min(axis=1)
+        likely = np.argpartition(least, keep - 1, axis=1)[:, :keep]
+        places = (likely[:, :, None] + bundles * np.arange(_BUNDLE)).reshape(rows, -1)
+        among = np.argpartition(np.take_along_axis(flat, places, axis=1), keep - 1, axis=1)[:, :keep]
+        index = np.take_along_axis(places, among, axis=1)
+    return index // size, index % size, np.take_along_axis(flat, index, axis=1)
+
+
+def traced_codes(steps: list[Step], cost: FloatArray) -> CodeArray:
+    """(n, D) codes: from the cheapest of (n, beam) ends back along the partial codes that each step continued."""
+    codes = np.empty((len(cost), len(steps)), dtype=np.int64)
+    place = cost.argmin(axis=1)[:, None]
+    for position in reversed(range(len(steps))):
+        parent, chosen = steps[position]
+        codes[:, position] = np.take_along_axis(chosen, place, axis=1)[:, 0]
+        place = np.take_along_axis(parent, place, axis=1)
+    return codes
+
+
+def squared_norms(vectors: FloatArray) -> FloatArray:
+    """(…) squared lengths of (…, d) vectors."""
+    return np.asarray(np.einsum("...i,...i->...", vectors, vectors), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""BlockSumModule: the torch twin of `kdcode.codec.BlockSum`."""
+"""BlockSumModule: sums of codewords, in torch."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def module_of(codec: Codec) -> CodecModule | TransformModule: ...
 
 
 def module_of(codec: Codec) -> CodecModule | TransformModule:
-    """The torch twin of a codec, with float weights; those of codewords can be trained.
+    """The module of a codec, with float weights; codewords can be trained.
 
     `StoredCodec` keeps the stored bytes.
     """

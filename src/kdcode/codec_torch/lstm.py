@@ -1,4 +1,4 @@
-"""LstmModule: the torch twin of `kdcode.codec.Lstm`."""
+"""LstmModule: the LSTM over codewords, in torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CodecModule: a codec as a torch module, whose weights can be trained; the numpy twin is `kdcode.codec.Codec`."""
+"""CodecModule: a codec with codewords as a torch module, whose weights can be trained."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class CodecModule(nn.Module):
         raise NotImplementedError
 
     def to_codec(self, codebook_dtype: str | None = None) -> CodewordCodec:
-        """The numpy twin, with weights rounded to a number type, the spec's own where left out."""
+        """The codec, with weights rounded to a number type, the spec's own where left out."""
         spec = self.spec if codebook_dtype is None else replace(self.spec, codebook_dtype=codebook_dtype)
         weights = {name: _array(self.get_parameter(name)) for name in spec.weight_shapes()}
         if self.scale_levels is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, Generic, TypeVar
 
 import numpy.typing as npt
 from torch import Tensor
 
 Made = TypeVar("Made")
-_address = Tensor.data_ptr
+_address, _version = Tensor.data_ptr, attrgetter("_version")
 
 
 class Twin(Generic[Made]):
@@ -52,19 +52,16 @@ class TensorsSeen:
     def __init__(self, tensors: list[Tensor | None], places: tuple[Tensor, ...], *, values: bool) -> None:
         self._own, self._places = tensors, places  # held, so that no others take their place
         self._addresses = list(map(_address, places))
-        self._versions = _versions(tensors) if values else None
+        self._valued = [tensor for tensor in tensors if tensor is not None] if values else []
+        self._versions = list(map(_version, self._valued))
 
     def are(self, tensors: list[Tensor | None]) -> bool:
         """Whether they are the same, in number too."""
         return (
             all(map(is_, tensors, self._own))
             and list(map(_address, self._places)) == self._addresses
-            and (self._versions is None or _versions(tensors) == self._versions)
+            and list(map(_version, self._valued)) == self._versions
         )
-
-
-def _versions(tensors: list[Tensor | None]) -> list[int]:
-    return [tensor._version for tensor in tensors if tensor is not None]
 
 
 def for_torch(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

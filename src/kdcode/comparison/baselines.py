@@ -1,4 +1,4 @@
-"""BASELINES: other ways to make a table smaller, each at most so many bytes large."""
+"""BASELINES: other ways to make a table smaller, each within a number of bytes."""
 
 from __future__ import annotations
 
@@ -50,4 +50,4 @@ BASELINES: dict[str, Callable[[VectorTable, int], Baseline | None]] = {
     "int4": partial(_integers, bits=4),
     "pq": _product,
 }
-"""By name: makes a copy that takes at most so many bytes, or None where nothing fits."""
+"""By name: makes a copy within a number of bytes, or None where nothing fits."""

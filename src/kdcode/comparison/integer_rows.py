@@ -45,7 +45,7 @@ class IntegerRows(NamedTuple):
 
 
 def fitting_directions(rows: int, dim: int, bits: int, most: int) -> tuple[int, int] | None:
-    """How many coordinates of a table of N x d can be kept in so many bytes, and what they take; None for none.
+    """The coordinates of an N x d table that fit into `most` bytes, and their bytes; None for none.
 
     All coordinates take no more than their integers and a float16 scale for each row. Fewer are the principal ones,
     whose directions and mean take float16 numbers, too.

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from kdcode.arrays import FloatArray, IntArray
 from kdcode.codec import CodewordSpec, make_codec
-from kdcode.codec_torch.randomness import generator_for
 from kdcode.coded import CodedTable
 from kdcode.learning.linalg.kmeans import kmeans, nearest
 from kdcode.table import VectorTable
@@ -34,49 +32,50 @@ def fitting_specs(rows: int, dim: int, most: int) -> Iterator[CodewordSpec]:
             yield fitting
 
 
-@torch.no_grad()
 def product_codes(table: VectorTable, most: int, seed: int = 0) -> CodedTable | None:
     """Learn the product codes of a table that lose least within so many bytes; None where none fit.
 
     Of a large table, the size of codebooks is chosen on a sample: by the error of rows that were not learned from.
     """
     specs = list(fitting_specs(len(table), table.embedding_dim, most))
-    vectors = torch.from_numpy(np.array(table.matrix, dtype=np.float32))
-    unit = float(vectors.abs().max()) or 1.0  # squares of very long and very short vectors leave the range of float32
+    vectors = np.array(table.matrix, dtype=np.float32)
+    unit = float(np.abs(vectors).max()) or 1.0  # squares of very long and very short vectors leave float32
     vectors /= unit
     if len(vectors) > _SAMPLE + _JUDGED and len(specs) > 1:
-        order = torch.randperm(len(vectors), generator=generator_for(seed, "baseline"))
+        order = np.random.default_rng(seed).permutation(len(vectors))
         some, others = vectors[order[:_SAMPLE]], vectors[order[_SAMPLE : _SAMPLE + _JUDGED]]
         specs = [min(specs, key=lambda spec: _Learned.of(some, spec, seed).coded(others)[1])]
     learned = [_Learned.of(vectors, spec, seed) for spec in specs]
     if not learned:
         return None
     best, (codes, _) = min(((one, one.coded(vectors)) for one in learned), key=lambda pair: pair[1][1])
-    codec = make_codec(best.spec, {"codebook": best.words.numpy().astype(np.float64) * unit})
-    return CodedTable(table.packed_symbols, codec.pack(codes.numpy()), codec)
+    codec = make_codec(best.spec, {"codebook": best.words.astype(np.float64) * unit})
+    return CodedTable(table.packed_symbols, codec.pack(codes), codec)
 
 
 class _Learned(NamedTuple):
     """The (D, K, e) codewords of product codes."""
 
     spec: CodewordSpec
-    words: Tensor
+    words: FloatArray
 
     @classmethod
-    def of(cls, vectors: Tensor, spec: CodewordSpec, seed: int) -> _Learned:
+    def of(cls, vectors: FloatArray, spec: CodewordSpec, seed: int) -> _Learned:
         """Learn from (N, d) vectors: k-means from drawn seeds in each block."""
-        words = torch.zeros(spec.weight_shapes()["codebook"])
+        words = np.zeros(spec.weight_shapes()["codebook"], dtype=np.float32)
         for number, block in enumerate(spec.blocks):
-            part, drawn = vectors[:, block.columns].contiguous(), generator_for(seed, "baseline", number)
+            part, drawn = np.ascontiguousarray(vectors[:, block.columns]), np.random.default_rng([seed, number])
             found = kmeans(part, spec.codebook_size, drawn, _ITERATIONS, greedy=False)
             words[number, :, : block.width] = found
         return cls(spec, words)
 
-    def coded(self, vectors: Tensor) -> tuple[Tensor, float]:
+    def coded(self, vectors: FloatArray) -> tuple[IntArray, float]:
         """(n, D) codes of (n, d) vectors, and their squared error."""
-        codes, error = torch.empty(len(vectors), self.spec.code_length, dtype=torch.int64), 0.0
+        codes, error = np.empty((len(vectors), self.spec.code_length), dtype=np.int64), 0.0
         for number, block in enumerate(self.spec.blocks):
-            labels, distances = nearest(vectors[:, block.columns].contiguous(), self.words[number, :, : block.width])
+            labels, distances = nearest(
+                np.ascontiguousarray(vectors[:, block.columns]), self.words[number, :, : block.width]
+            )
             codes[:, number] = labels
-            error += float(distances.double().sum())
+            error += float(distances.sum(dtype=np.float64))
         return codes, error

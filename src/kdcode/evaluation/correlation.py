@@ -10,7 +10,7 @@ from kdcode.evaluation.matching import RowPairs
 from kdcode.evaluation.neighbors import unit_rows
 
 _DIGITS = 10
-"""Cosines are ranked by so many digits: those of equal rows are then equal, however sums were rounded."""
+"""Digits that cosines are rounded to before they are ranked, so that equal rows tie."""
 
 
 def spearman(one: npt.ArrayLike, other: npt.ArrayLike) -> float:

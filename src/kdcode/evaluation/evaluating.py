@@ -192,7 +192,7 @@ def _mean(values: DoubleArray, weights: DoubleArray | None) -> float:
 
 
 def _percentiles(values: DoubleArray, weights: DoubleArray | None) -> dict[int, float]:
-    """For each of `PERCENTILES` the smallest value that so many percent of rows, or of weight, do not exceed."""
+    """The percentiles of values at each of `PERCENTILES`, by rows or by weight."""
     order = np.argsort(values, kind="stable")
     counts = np.ones(len(values)) if weights is None else weights[order]
     sums = np.cumsum(counts)

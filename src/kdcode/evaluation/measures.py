@@ -21,7 +21,7 @@ class Measures:
     Args:
         relative_error: Σ‖v − v'‖² / Σ‖v − mean‖², 0 for a perfect copy, 1 for the mean alone; see `TableComparison`.
         mean_cosine: mean cosine between a row and its copy; rows of length zero count as 1 when both are zero.
-        cosine_percentiles: for each of `PERCENTILES`, such as 5, the cosine that so many percent of rows fall below.
+        cosine_percentiles: the cosine at each of `PERCENTILES`: at 5, the cosine that 5% of rows fall below.
         norm_error: mean of |‖v'‖ − ‖v‖| / ‖v‖ over rows that are not zero.
         recall_at_1, recall_at_10, recall_at_100: the share of the 1, 10 or 100 nearest rows, by cosine, that are among
             as many nearest in the copy too; the mean over a sample of rows.

@@ -1,4 +1,4 @@
-"""The least error that codes of so many bits can have: the rate-distortion limit of a Gaussian."""
+"""The rate-distortion limit of a Gaussian: the least error that codes can have with a number of bits."""
 
 from __future__ import annotations
 

@@ -18,6 +18,11 @@ from kdcode.table import VectorTable
 NEIGHBORS = 10
 """The k of the recall that is recorded; all other rows where a table has fewer than k + 1."""
 
+_LOW = 0.01
+_NUMBERS = (
+    *("relative_error", "mean_cosine", "norm_error", "recall_at_10", "low_cosine", "least_cosine", "weighted_error"),
+)
+
 
 @dataclass(frozen=True)
 class TableComparison:
@@ -30,6 +35,8 @@ class TableComparison:
         norm_error: mean of |‖v'‖ − ‖v‖| / ‖v‖ over rows that are not zero.
         recall_at_10: the share of the 10 nearest rows, by cosine, that are among the 10 nearest in the copy too:
             1 where all neighbours are the same. The mean over a sample of rows; see `NeighborOverlap`.
+        low_cosine: the cosine that one row in a hundred is below.
+        least_cosine: that of the worst row.
         match: which rows were compared.
         weighted_error: the relative error with rows counted by weight; None where no weights are given.
     """
@@ -38,13 +45,14 @@ class TableComparison:
     mean_cosine: float
     norm_error: float
     recall_at_10: float
+    low_cosine: float
+    least_cosine: float
     match: RowMatch
     weighted_error: float | None = None
 
     def as_dict(self) -> dict[str, float]:
         """The numbers by name, without those that are not there."""
-        numbers = ("relative_error", "mean_cosine", "norm_error", "recall_at_10", "weighted_error")
-        return {name: getattr(self, name) for name in numbers if getattr(self, name) is not None}
+        return {name: getattr(self, name) for name in _NUMBERS if getattr(self, name) is not None}
 
 
 def compare_tables(original: TableSource, copy: TableSource, weights: npt.ArrayLike | None = None) -> TableComparison:
@@ -81,7 +89,7 @@ def _compared(pairs: RowPairs, weights: npt.ArrayLike | None, part: TablePart) -
     plain = ErrorSums(mean_vector(pairs, None, part))
     weighted = None if counts is None else ErrorSums(mean_vector(pairs, counts, part))
     neighbors = NeighborOverlap(pairs, part, sampled_rows(part.total, pairs.embedding_dim), NEIGHBORS)
-    totals = np.zeros(3)
+    totals, cosines = np.zeros(3), np.empty(len(pairs))
     for rows in pairs.slices():
         true_rows, near_rows = pairs.vectors(0, rows), pairs.vectors(1, rows)
         true, near = widened(true_rows), widened(near_rows)
@@ -89,22 +97,26 @@ def _compared(pairs: RowPairs, weights: npt.ArrayLike | None, part: TablePart) -
         plain.add(true, losses, None)
         if weighted is not None and counts is not None:
             weighted.add(true, losses, counts[rows])
-        errors = losses.norm_errors
+        errors, cosines[rows] = losses.norm_errors, losses.cosines
         totals += losses.cosines.sum(), errors.sum(), len(errors)
         neighbors.add(rows.start, true_rows, near_rows)
-    cosines, norm_errors, nonzero = part.add_up(totals)
+    total_cosine, norm_errors, nonzero = part.add_up(totals)
+    count = max(1, int(_LOW * part.total))  # of rows that are worse than the others
+    worst = np.sort(part.joined(np.partition(cosines, min(count, len(cosines)) - 1)[:count]))
     return TableComparison(
         relative_error=plain.relative_error(part),
-        mean_cosine=float(cosines / part.total),
+        mean_cosine=float(total_cosine / part.total),
         norm_error=float(norm_errors / max(nonzero, 1)),
         recall_at_10=float(neighbors.shares(NEIGHBORS).mean()),
+        low_cosine=float(worst[count - 1]),
+        least_cosine=float(worst[0]),
         match=pairs.match,
         weighted_error=None if weighted is None else weighted.relative_error(part),
     )
 
 
 def relative_error(original: TableSource, copy: TableSource) -> float:
-    """Squared error over variance around the mean, alone: quicker than `compare_tables`, which see."""
+    """Squared error over variance around the mean, as in `compare_tables`, and quicker."""
     pairs = match_rows(as_rows(original), as_rows(copy))
     whole = WholeTable(len(pairs))
     sums = ErrorSums(mean_vector(pairs, None, whole))

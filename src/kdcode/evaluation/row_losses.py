@@ -37,7 +37,7 @@ class RowLosses:
 
     @classmethod
     def room(cls, rows: int) -> RowLosses:
-        """Losses of so many rows, to be filled in."""
+        """Losses of `rows` rows, to be filled in."""
         return cls(*(np.zeros(rows) for _ in fields(cls)))
 
     @classmethod

@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 _ROWS_AT_ONCE = 4096
 _QUESTIONS_AT_ONCE = 512
 _TIE = 1e-6
-"""Scores that are sums of three float32 cosines count as equal within so much."""
+"""Tolerance within which scores tie: they are sums of three float32 cosines."""
 
 
 @dataclass(frozen=True)

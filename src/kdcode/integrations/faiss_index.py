@@ -194,7 +194,7 @@ def _transform(faiss: Any, spec: CodewordSpec, basis: FloatArray | None, places:
     linear = faiss.LinearTransform(spec.embedding_dim, len(places), False)
     faiss.copy_array_to_vector(matrix.reshape(-1), linear.A)
     linear.is_trained = True
-    # So told, faiss undoes the transform by its transpose, as is right for any basis here: x becomes xB, q becomes qBᵀ.
+    # With this, faiss undoes the transform by its transpose, which is right for any basis: x becomes xB, q becomes qBᵀ.
     linear.is_orthonormal = True
     return linear
 

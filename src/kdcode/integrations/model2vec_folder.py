@@ -111,7 +111,7 @@ def compress_folder(
     from kdcode.learning import compress
     from kdcode.learning.model_compression import DEFAULT_SIZE
     from kdcode.learning.model_report import LayerReport, ModelReport, code_text
-    from kdcode.learning.planning import PLANNED
+    from kdcode.learning.planning.candidates import PLANNED
 
     root, new = Path(source), Path(target)
     check_new_folder(new, replace=replace)

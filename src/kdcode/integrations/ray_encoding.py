@@ -25,9 +25,10 @@ from kdcode.bulk.encoding import Job, OnRows, encode_slice
 from kdcode.bulk.slices import Slice
 from kdcode.cpus import available_cpus
 from kdcode.errors import FileError, KdcodeError, MissingExtraError, OptionError
+from kdcode.threads import using_threads
 
 _SPARE_CPUS = 2
-"""CPUs that Ray is told of beyond those of the workers: without any, what hands out slices would wait for them."""
+"""CPUs that are announced to Ray beyond those of the workers, for the task that hands out slices."""
 _ATTEMPTS = 4
 """How often a slice is handed out whose workers die."""
 _STORE_BYTES, _SLICES_HELD, _BYTES_OF_ID = 256 << 20, 4, 64
@@ -126,8 +127,6 @@ class SliceWorker:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The file of a slice, or why there is none: an error of a bad file is a result, which nobody tries again."""
-        from kdcode.codec_torch.parallel import using_threads
-
         piece = Slice(*(int(batch[name][0]) for name in _FIELDS))
         content, refusal = b"", ""
         try:

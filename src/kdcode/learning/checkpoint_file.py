@@ -1,22 +1,26 @@
-"""The file of a checkpoint: a line with a digest, and what torch.save makes of the content.
+"""The file of a checkpoint: a line with a digest, a line of JSON, and the bytes of arrays.
 
-The line is `kdcode checkpoint VERSION DIGEST`, where DIGEST is the SHA-256 of all bytes after it, in hexadecimal.
-Nothing is unpickled before the digest is known to be right, and then only tensors and plain values.
+The first line is `kdcode checkpoint VERSION DIGEST`, where DIGEST is the SHA-256 of all bytes after it, in hexadecimal.
+JSON has plain values as they are, and lists that begin with a letter for others: "l" a list, "t" a tuple, "d" the pairs
+of a dict, and "a" the type and the shape of an array. Arrays stand one after another, in the order of JSON.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
-import torch
+import numpy as np
+import numpy.typing as npt
 
 from kdcode.errors import CheckpointError
 from kdcode.files import replacing
 
 _MAGIC = b"kdcode checkpoint "
-_OPENING = _MAGIC + b"4 "
+_OPENING = _MAGIC + b"5 "
 _LINE_BYTES = len(_OPENING) + 64 + 1
 
 Content = dict[str, Any]
@@ -39,21 +43,24 @@ def write_checkpoint(path: Path, content: Content) -> None:
 
 
 def write_digested(path: Path, content: Content) -> str:
-    """Write tensors and plain values, completely or not at all; gives back their digest.
+    """Write arrays and plain values, completely or not at all; gives back their digest.
 
     Raises:
         OSError: they cannot be written.
     """
+    arrays: list[npt.NDArray[Any]] = []
+    text = json.dumps(_described(content, arrays)).encode() + b"\n"
+    digest = hashlib.sha256(text)
     with replacing(path) as temporary, temporary.open("wb") as stream:
         stream.write(bytes(_LINE_BYTES))
-        digested = _DigestedStream(stream)
-        torch.save(content, cast("IO[bytes]", digested))  # which needs no more than these two methods
-        if digested.error is not None:
-            raise digested.error
+        stream.write(text)
+        for array in arrays:
+            whole = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+            digest.update(whole)
+            stream.write(whole)
         stream.seek(0)
-        digest = digested.digest.hexdigest()
-        stream.write(_line(digest))
-    return digest
+        stream.write(_line(digest.hexdigest()))
+    return digest.hexdigest()
 
 
 def read_checkpoint(path: Path) -> Content:
@@ -89,12 +96,47 @@ def read_digested(path: Path) -> tuple[Any, str]:
             )
         stream.seek(_LINE_BYTES)
         try:
-            content = torch.load(stream, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever torch makes of bytes that another torch wrote
+            content = _value(json.loads(stream.readline()), stream)
+        except (ValueError, TypeError, IndexError) as error:  # of another version
             raise CheckpointError(
                 f"{path}: the checkpoint cannot be read: {error}; remove it to start afresh"
             ) from error
     return content, digest
+
+
+def _described(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:  # noqa: ANN401 - values of any type
+    """A value as JSON has it; arrays are added to a list.
+
+    Raises:
+        TypeError: it is neither a plain value nor an array.
+    """
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        arrays.append(value)
+        return ["a", value.dtype.str, value.shape]
+    if isinstance(value, list | tuple):
+        return ["l" if isinstance(value, list) else "t", *(_described(item, arrays) for item in value)]
+    if isinstance(value, dict):
+        return ["d", *([_described(key, arrays), _described(item, arrays)] for key, item in value.items())]
+    raise TypeError(f"a checkpoint holds plain values and arrays, got {type(value).__name__}")
+
+
+def _value(described: Any, stream: IO[bytes]) -> Any:  # noqa: ANN401 - values of any type
+    """What `_described` has described; its arrays are read from a stream."""
+    if not isinstance(described, list):
+        return described
+    kind, *parts = described
+    if kind == "a":
+        dtype, shape = np.dtype(parts[0]), tuple(parts[1])
+        array = np.empty(math.prod(shape), dtype)
+        if dtype.hasobject or stream.readinto(array.view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
+            raise ValueError("an array is cut short")
+        return array.reshape(shape)
+    if kind == "d":
+        return {_value(key, stream): _value(item, stream) for key, item in parts}
+    found = [_value(item, stream) for item in parts]
+    return found if kind == "l" else tuple(found)
 
 
 def _line(digest: str) -> bytes:
@@ -132,27 +174,3 @@ def _fault_of(name: str, value: object, kinds: dict[str, Any]) -> str | None:
         if not isinstance(value[key], kind) or isinstance(value[key], bool):
             return f"{key} of {name} is of type {type(value[key]).__name__}"
     return None
-
-
-class _DigestedStream:
-    """What torch.save writes to: hands bytes on, with a digest of them.
-
-    The first error is kept and the rest is dropped. torch's own C++ would make several others of it.
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.digest = hashlib.sha256()
-        self.error: OSError | None = None
-        self._stream = stream
-
-    def write(self, data: bytes) -> int:
-        if self.error is None:
-            try:
-                self._stream.write(data)
-            except OSError as error:
-                self.error = error
-            self.digest.update(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing: the stream is closed in a moment."""

@@ -13,16 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from kdcode.errors import CheckpointError, file_error
 from kdcode.files import beside
 from kdcode.learning.checkpoint_file import read_digested, write_digested
 
 State = dict[str, Any]
-RowTensors = dict[str, Tensor]
-"""(rows, …) tensors by their path in a state, such as "best.codes"."""
+RowArrays = dict[str, npt.NDArray[Any]]
+"""(rows, …) arrays by their path in a state, such as "best.codes"."""
 
 _TOKEN = "?" * 8
 """What a name has in the place of random digits, as a pattern."""
@@ -44,18 +44,18 @@ class RowFile(NamedTuple):
     digest: str
 
     @classmethod
-    def written(cls, checkpoint: Path, token: str, first: int, count: int, tensors: RowTensors) -> RowFile:
-        """Write the tensors of `count` rows beside a checkpoint.
+    def written(cls, checkpoint: Path, token: str, first: int, count: int, arrays: RowArrays) -> RowFile:
+        """Write the arrays of `count` rows beside a checkpoint.
 
         Raises:
             OSError: they cannot be written.
         """
         path = beside(checkpoint, checkpoint.name, _ending(token, f"{first:012}"))
-        digest = write_digested(path, {"first": first, "rows": count, "tensors": tensors})
+        digest = write_digested(path, {"first": first, "rows": count, "arrays": arrays})
         return cls(path.name, first, count, digest)
 
-    def read(self, checkpoint: Path) -> RowTensors:
-        """The tensors of a file beside a checkpoint.
+    def read(self, checkpoint: Path) -> RowArrays:
+        """The arrays of a file beside a checkpoint.
 
         Raises:
             CheckpointError: it is missing, damaged, or of another time than the checkpoint.
@@ -72,10 +72,10 @@ class RowFile(NamedTuple):
             raise file_error(path, "read", error) from error
         if digest != self.digest or not isinstance(content, dict) or content.get("first") != self.first:
             raise CheckpointError(f"{path}: is of another time than {checkpoint}; remove both to start afresh")
-        tensors: RowTensors = content["tensors"]
-        if any(len(tensor) != self.rows for tensor in tensors.values()):
+        arrays: RowArrays = content["arrays"]
+        if any(len(array) != self.rows for array in arrays.values()):
             raise CheckpointError(f"{path}: has not the {self.rows} rows that {checkpoint} says; remove both")
-        return tensors
+        return arrays
 
 
 def remove_row_files(checkpoint: Path, kept: Sequence[str] = ()) -> None:
@@ -88,28 +88,28 @@ def remove_row_files(checkpoint: Path, kept: Sequence[str] = ()) -> None:
                 Path(found).unlink()
 
 
-def read_rows(checkpoint: Path, files: Sequence[RowFile], first: int, end: int) -> RowTensors:
-    """The tensors of the rows from `first` to before `end`, from as many files as have some of them.
+def read_rows(checkpoint: Path, files: Sequence[RowFile], first: int, end: int) -> RowArrays:
+    """The arrays of the rows from `first` to before `end`, from as many files as have some of them.
 
     Raises:
         CheckpointError: a file cannot be used, or a row is in none.
     """
-    found: dict[str, list[Tensor]] = {}
+    found: dict[str, list[npt.NDArray[Any]]] = {}
     reached = first
     for file in sorted(files, key=lambda one: one.first):
         low, high = max(first - file.first, 0), min(end - file.first, file.rows)
         if low >= high:
             continue
-        for path, tensor in file.read(checkpoint).items():
-            found.setdefault(path, []).append(tensor[low:high].clone())
+        for path, array in file.read(checkpoint).items():
+            found.setdefault(path, []).append(array[low:high].copy())
         reached = file.first + high
     if reached != end or any(sum(map(len, parts)) != end - first for parts in found.values()):
         raise CheckpointError(f"{checkpoint}: does not have all rows of this table; remove it to start afresh")
-    return {path: torch.cat(parts) for path, parts in found.items()}
+    return {path: np.concatenate(parts) for path, parts in found.items()}
 
 
-def split_rows(state: State, by_row: Sequence[str]) -> tuple[State, RowTensors]:
-    """A state without the tensors that have one row for each of the table's, and these by their path."""
+def split_rows(state: State, by_row: Sequence[str]) -> tuple[State, RowArrays]:
+    """A state without the arrays that have one row for each of the table's, and these by their path."""
     shared, rows = dict(state), {}
     for path in by_row:
         rows[path] = _at(state, path)
@@ -117,11 +117,11 @@ def split_rows(state: State, by_row: Sequence[str]) -> tuple[State, RowTensors]:
     return shared, rows
 
 
-def with_rows(state: State, rows: RowTensors) -> State:
+def with_rows(state: State, rows: RowArrays) -> State:
     """What `split_rows` has taken apart."""
     whole = dict(state)
-    for path, tensor in rows.items():
-        _put(whole, path, tensor)
+    for path, array in rows.items():
+        _put(whole, path, array)
     return whole
 
 
@@ -132,24 +132,24 @@ def cut_rows(state: State, by_row: Sequence[str], first: int, end: int, total: i
         ValueError: it is of another number of rows.
     """
     rows = {path: _at(state, path) for path in by_row}
-    for path, tensor in rows.items():
-        if len(tensor) != total:
-            raise ValueError(f"{path} has {len(tensor)} rows, expected {total}")
-    return with_rows(state, {path: tensor[first:end].clone() for path, tensor in rows.items()})
+    for path, array in rows.items():
+        if len(array) != total:
+            raise ValueError(f"{path} has {len(array)} rows, expected {total}")
+    return with_rows(state, {path: array[first:end].copy() for path, array in rows.items()})
 
 
 def _ending(token: str, first: str) -> str:
     return f".rows-{token}-{first}"
 
 
-def _at(state: State, path: str) -> Tensor:
+def _at(state: State, path: str) -> npt.NDArray[Any]:
     value: Any = state
     for name in path.split("."):
         value = value[name]
     return value  # type: ignore[no-any-return]  # states are of any values
 
 
-def _put(state: State, path: str, value: Tensor | None) -> None:
+def _put(state: State, path: str, value: npt.NDArray[Any] | None) -> None:
     """Set a value in a copy of a state, whose inner dicts are copied on the way."""
     *folders, name = path.split(".")
     for folder in folders:

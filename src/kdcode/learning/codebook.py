@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
-from kdcode.arrays import CHUNK_ROWS, IntArray
-from kdcode.codec import CodewordCodec
+from kdcode.arrays import IntArray
 from kdcode.codec.spec import TRANSFORM
-from kdcode.codec_torch.beam_search import encode
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, TableError
 from kdcode.evaluation import compare_tables
@@ -21,18 +19,14 @@ from kdcode.learning.checkpoint import holding
 from kdcode.learning.compression import add_provenance, chosen_options, refuse_planned, running
 from kdcode.learning.identity import run_identity
 from kdcode.learning.interrupts import ending_by_signal
-from kdcode.learning.learners import codeword_work, learn_codewords
-from kdcode.learning.planning import FinalTable, Goal, planned_options
-from kdcode.learning.progress import OnStep
+from kdcode.learning.planned_table import FinalTable, Goal
+from kdcode.learning.planning.planner import Planned, planned
 from kdcode.learning.ranks import Ranks
-from kdcode.learning.rounding import rounded, with_row_scales
-from kdcode.learning.run import Run
 from kdcode.learning.run_settings import CompressKeywords, PlanSettings, RunSettings
-from kdcode.learning.training_table import TrainingTable
-from kdcode.learning.transform.coding import encoded
+from kdcode.learning.transform.coding import BlocksOfTable
 from kdcode.learning.transform.design import design_codec
 from kdcode.option_keywords import listing_keywords
-from kdcode.options import CompressOptions, checked_spec
+from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 
 _HELD_BACK = 20
@@ -94,15 +88,15 @@ def learn_codebook(
         raise OptionError(f"rows must be an integer of at least 1, got {rows!r}")
     goal, table = Goal.given(size=size, bits=bits), as_table(sample)
     parts = SampleParts.of(table, chosen.seed)
-    final = FinalTable.like(table, rows or len(table))
+    final = FinalTable.like(table, rows or len(table), _spare(parts))
     if goal is None:
-        return _codebook(table, parts, chosen, settings, final.rows)
+        return _codebook(table, parts, Planned(chosen), settings, final.rows)
     refuse_planned(goal, others)
     checkpoint = settings.run_checkpoint
     planning = PlanSettings(settings.progress is True, settings.device, settings.threads)
     with ending_by_signal(checkpoint is not None), holding(checkpoint):
-        chosen = planned_options(parts.learned(table), chosen, goal, planning, checkpoint=checkpoint, final=final)
-        return _codebook(table, parts, chosen, settings, final.rows)
+        plan = planned(parts.learned(table), chosen, goal, planning, checkpoint=checkpoint, final=final)
+        return _codebook(table, parts, plan, settings, final.rows)
 
 
 class SampleParts(NamedTuple):
@@ -129,65 +123,38 @@ class SampleParts(NamedTuple):
         return VectorTable(None, table.matrix[self.kept], None if table.weights is None else table.weights[self.kept])
 
 
-def _codebook(
-    table: VectorTable, parts: SampleParts, options: CompressOptions, settings: RunSettings, rows: int
-) -> CodedTable:
+def _codebook(table: VectorTable, parts: SampleParts, plan: Planned, settings: RunSettings, rows: int) -> CodedTable:
     """What is learned from a sample, for a table of `rows` rows."""
     with running(settings, Ranks()) as on_step:
-        if options.composition == TRANSFORM:
-            return _transformed(table, parts, options, rows)
-        return _learned(table, parts, options, settings, on_step)
+        if plan.options.composition == TRANSFORM:
+            return _transformed(table, parts, plan, rows)
+        from kdcode.learning.codeword_codebook import learned_codebook  # transform codes do without
+
+        return learned_codebook(table, parts, plan.options, settings, on_step)
 
 
-def _transformed(table: VectorTable, parts: SampleParts, options: CompressOptions, rows: int) -> CodedTable:
+def _transformed(table: VectorTable, parts: SampleParts, plan: Planned, rows: int) -> CodedTable:
     """The same with transform codes: other rows lose as much as those of the sample."""
-    started = time.monotonic()
-    spare = _SPARE + _SPARE_OF_FEW / len(parts.kept) ** 0.5
-    codec = design_codec(parts.learned(table), rows, options, spare=spare).codec
-    coded = CodedTable(table.packed_symbols, codec.packed_rows(encoded(codec, table.matrix)), codec)
+    started, options = time.monotonic(), plan.options
+    design = plan.design or design_codec(parts.learned(table), rows, options, spare=_spare(parts))
+    blocks = BlocksOfTable.blank(design.codec, table.matrix, None)
+    blocks.packed[:] = blocks.code(np.arange(len(blocks.packed)))
+    coded = CodedTable(table.packed_symbols, blocks.rows, design.codec)
     identity = run_identity(table, options.as_dict(), "codebook")
     add_provenance(coded, compare_tables(table, coded, table.weights), options, identity)
-    _tell_unseen(table, parts, coded)
+    tell_unseen(table, parts, coded)
     coded.learning_seconds = round(time.monotonic() - started, 1)
     return coded
 
 
-def _tell_unseen(table: VectorTable, parts: SampleParts, coded: CodedTable) -> None:
+def _spare(parts: SampleParts) -> float:
+    """The share of the bytes of rows that is not aimed at."""
+    return _SPARE + _SPARE_OF_FEW / math.sqrt(len(parts.kept))
+
+
+def tell_unseen(table: VectorTable, parts: SampleParts, coded: CodedTable) -> None:
     """Note in a coded table the error of the rows that were held back."""
     coded.provenance.update(unseen_error=round(_unseen_error(table, parts, coded), 6), unseen_rows=len(parts.held_back))
-
-
-def _learned(
-    table: VectorTable, parts: SampleParts, options: CompressOptions, settings: RunSettings, on_step: OnStep
-) -> CodedTable:
-    """Learn from some rows, code all, and measure those that were held back."""
-    seen = parts.learned(table)
-    spec = checked_spec(seen, options)  # refuses what cannot work before anything is done
-    identity = run_identity(table, options.as_dict(), "codebook")
-    run = Run(codeword_work(spec, options.effort), identity, on_step, settings.run_checkpoint)
-    training = TrainingTable.of(seen, options, settings.device)
-    found = learn_codewords(training, spec, options, run)
-    codec = rounded(training, found, refine=False)[1]
-    del training, found  # as large as the table
-    codes = np.concatenate([encode(codec, part, device=settings.device) for _, part in table.chunks(CHUNK_ROWS)])
-    if options.scale_bits:
-        codes, codec = _with_row_scales(table, parts, codes[:, : spec.code_length], codec)
-    coded = CodedTable.from_codes(table.packed_symbols, codes, codec)
-    add_provenance(coded, compare_tables(table, coded, table.weights), options, identity, run.curve)
-    _tell_unseen(table, parts, coded)
-    coded.learning_seconds = round(run.seconds, 1)
-    return coded
-
-
-def _with_row_scales(
-    table: VectorTable, parts: SampleParts, codes: npt.NDArray[np.int64], codec: CodewordCodec
-) -> tuple[npt.NDArray[np.int64], CodewordCodec]:
-    """(N, D + 1) codes with levels that were fitted to the rows to learn from, and their codec."""
-    levelled = with_row_scales(parts.learned(table), codes[parts.kept], codec)[1]
-    starts = range(0, len(table), CHUNK_ROWS)
-    chunks = zip(starts, table.chunks(CHUNK_ROWS), strict=True)
-    found = [levelled.with_scale_level(codes[start : start + CHUNK_ROWS], part) for start, (_, part) in chunks]
-    return np.concatenate(found), levelled
 
 
 def _unseen_error(table: VectorTable, parts: SampleParts, coded: CodedTable) -> float:

@@ -23,7 +23,7 @@ from kdcode.errors import OptionError
 from kdcode.evaluation import compare_tables
 from kdcode.learning.compression import compress
 from kdcode.learning.model_layers import Matrix, Place
-from kdcode.learning.planning import plan
+from kdcode.learning.planning.planner import plan
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
 

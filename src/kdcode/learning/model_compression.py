@@ -31,7 +31,8 @@ from kdcode.learning.model_layers import (
     untied_heads,
 )
 from kdcode.learning.model_report import LayerReport, ModelReport, code_text
-from kdcode.learning.planning import PLANNED, Goal
+from kdcode.learning.planned_table import Goal
+from kdcode.learning.planning.candidates import PLANNED
 from kdcode.learning.run_settings import RunSettings
 from kdcode.nn import CodedEmbedding, CodedEmbeddingBag, CodedEmbeddingView, CodedOutput
 from kdcode.options import CompressOptions, promised_sizes

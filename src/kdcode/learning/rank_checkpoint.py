@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kdcode.errors import CheckpointError, FileError, file_error
 from kdcode.learning.checkpoint import Checkpoint, holding
-from kdcode.learning.checkpoint_parts import RowFile, RowTensors, State, cut_rows, read_rows, split_rows, with_rows
+from kdcode.learning.checkpoint_parts import RowArrays, RowFile, State, cut_rows, read_rows, split_rows, with_rows
 from kdcode.learning.ranks import Ranks
 from kdcode.learning.row_share import RowShare
 from kdcode.learning.run import RunCheckpoint
@@ -69,7 +69,7 @@ class RankCheckpoint:
             else:
                 self._checkpoint.save(identity, state, files=files)
 
-    def _write_rows(self, rows: RowTensors) -> tuple[list[RowFile], FileError | None]:
+    def _write_rows(self, rows: RowArrays) -> tuple[list[RowFile], FileError | None]:
         """The files of all ranks, or why there is one missing."""
         token, share = self._ranks.told(secrets.token_hex(4)), self._share
         written: RowFile | FileError

@@ -1,7 +1,7 @@
 """Ranks: the processes that share one run, each with rows of its own, and what they add up and tell each other.
 
 Every method is a collective: all ranks call it, from their main threads, in the same order. A rank alone has nobody to
-talk to, and its methods give back what they are given.
+talk to, and its methods give back what they are given; only several ranks need torch.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from itertools import accumulate
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-import torch.distributed as dist
-from torch import Tensor
-from torch._C._distributed_c10d import PrefixStore, Store
-from torch.distributed.rendezvous import rendezvous
+import numpy as np
 
 from kdcode.cpus import available_cpus
 from kdcode.errors import KdcodeError, LostRankError, OptionError
 
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
 Value = TypeVar("Value")
+Numbers = TypeVar("Numbers", bound="np.ndarray[Any, Any] | torch.Tensor")
+"""An array or a tensor: ranks talk through torch.distributed, which shares the memory of arrays."""
 
 _TIMEOUT = timedelta(minutes=30)
 """How long a rank waits for one that hangs. One that has ended is noticed at once, since its connection closes."""
@@ -48,7 +52,7 @@ class Ranks:
     rank: int = 0
     size: int = 1
     group: dist.ProcessGroup | None = None
-    store: Store | None = None
+    store: Any = None
 
     @property
     def is_first(self) -> bool:
@@ -67,56 +71,53 @@ class Ranks:
         except RuntimeError:  # the store has ended with the rank that kept it
             return True
 
-    def all_sum(self, tensor: Tensor) -> Tensor:
-        """The sum over all ranks, in place where the tensor is contiguous; every rank gets the same bits."""
+    def all_sum(self, numbers: Numbers) -> Numbers:
+        """The sum over all ranks, in place where the array is contiguous; every rank gets the same bits."""
         if self.is_alone:
-            return tensor
-        whole = tensor.contiguous()
-        with _noticing_lost_ranks():
+            return numbers
+        whole = _tensor(numbers).contiguous()
+        with _talking() as dist:
             dist.all_reduce(whole, group=self.group)
-        return whole
+        return _like(numbers, whole)
 
-    def all_sums(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The sums of several tensors of one type, in one message."""
+    def all_sums(self, parts: Sequence[Numbers]) -> list[Numbers]:
+        """The sums of several arrays of one type, in one message."""
         if self.is_alone:
-            return list(tensors)
-        flat = self.all_sum(torch.cat([tensor.reshape(-1) for tensor in tensors]))
-        parts = flat.split([tensor.numel() for tensor in tensors])
-        return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+            return list(parts)
+        tensors = [_tensor(part) for part in parts]
+        flat = self.all_sum(_joined(tensors))
+        found = flat.split([tensor.numel() for tensor in tensors])
+        return [_like(part, own.view(tensor.shape)) for part, own, tensor in zip(parts, found, tensors, strict=True)]
 
     def total(self, number: float) -> float:
         """The sum of a number over all ranks."""
-        return number if self.is_alone else float(self.all_sum(torch.tensor(number, dtype=torch.float64)))
+        return number if self.is_alone else float(self.all_sum(np.array([number], dtype=np.float64))[0])
 
     def largest(self, number: int) -> int:
         """The largest of all ranks' numbers."""
-        if self.is_alone:
-            return number
-        found = torch.tensor(number)
-        with _noticing_lost_ranks():
-            dist.all_reduce(found, dist.ReduceOp.MAX, group=self.group)
-        return int(found)
+        return number if self.is_alone else max(self.collect(number))
 
     def any(self, flag: bool) -> bool:
         """Whether any rank says so."""
         return bool(self.total(float(flag)))
 
-    def agree(self, tensors: Sequence[Tensor]) -> None:
+    def agree(self, numbers: Sequence[Numbers]) -> None:
         """Let all ranks have what rank 0 has, in place, bit by bit."""
         if self.is_alone:
             return
-        for tensor in tensors:
-            whole = tensor.detach().contiguous()
-            with _noticing_lost_ranks():
+        for part in numbers:
+            own = _tensor(part)
+            whole = own.contiguous()
+            with _talking() as dist:
                 dist.broadcast(whole, group=self.group, group_src=0)
-            tensor.detach().copy_(whole)
+            own.copy_(whole)
 
     def told(self, value: Value) -> Value:
         """Rank 0's value, on all ranks; anything that can be pickled."""
         if self.is_alone:
             return value
         box = [value]
-        with _noticing_lost_ranks():
+        with _talking() as dist:
             dist.broadcast_object_list(box, group=self.group, group_src=0)
         return box[0]
 
@@ -125,53 +126,57 @@ class Ranks:
         if self.is_alone:
             return [value]
         found: list[Any] = [None] * self.size
-        with _noticing_lost_ranks():
+        with _talking() as dist:
             dist.all_gather_object(found, value, group=self.group)
         return found
 
-    def gather_rows(self, rows: Tensor) -> Tensor:
+    def gather_rows(self, rows: Numbers) -> Numbers:
         """(Σ n, …): the (n, …) rows of all ranks, in the order of the ranks, on each of them; for few rows."""
         if self.is_alone:
             return rows
-        counts = self.collect(len(rows))
-        padded = rows.new_zeros(max(counts), *rows.shape[1:])
-        padded[: len(rows)] = rows
-        found = [torch.empty_like(padded) for _ in counts]
-        with _noticing_lost_ranks():
+        counts, own = self.collect(len(rows)), _tensor(rows)
+        padded = own.new_zeros(max(counts), *own.shape[1:])
+        padded[: len(rows)] = own
+        found = [padded.new_empty(padded.shape) for _ in counts]
+        with _talking() as dist:
             dist.all_gather(found, padded, group=self.group)
-        return torch.cat([part[:count] for part, count in zip(found, counts, strict=True)])
+        whole = own.new_empty(sum(counts), *own.shape[1:])
+        for part, count, end in zip(found, counts, accumulate(counts), strict=True):
+            whole[end - count : end] = part[:count]
+        return _like(rows, whole)
 
-    def rows_to_first(self, rows: Tensor) -> Tensor:
+    def rows_to_first(self, rows: Numbers) -> Numbers:
         """(Σ n, …): the (n, …) rows of all ranks on rank 0, sent piece by piece; on others their own."""
         if self.is_alone:
             return rows
-        counts = self.collect(len(rows))
-        at_once = max(1, _PIECE_BYTES // max(1, rows[:1].nbytes))
+        counts, own = self.collect(len(rows)), _tensor(rows)
+        at_once = max(1, _PIECE_BYTES // max(1, own[:1].nbytes))
         if not self.is_first:
-            for piece in rows.contiguous().split(at_once):
-                with _noticing_lost_ranks():
+            for piece in own.contiguous().split(at_once):
+                with _talking() as dist:
                     dist.send(piece, group=self.group, group_dst=0)
             return rows
-        whole = rows.new_empty(sum(counts), *rows.shape[1:])
-        whole[: counts[0]] = rows
+        whole = own.new_empty(sum(counts), *own.shape[1:])
+        whole[: counts[0]] = own
         start = counts[0]
         for sender, count in enumerate(counts[1:], 1):
             for piece in whole[start : start + count].split(at_once):
-                with _noticing_lost_ranks():
+                with _talking() as dist:
                     dist.recv(piece, group=self.group, group_src=sender)
             start += count
-        return whole
+        return _like(rows, whole)
 
     def values_to_first(self, value: Value) -> list[Value]:
         """The large values of all ranks, in their order, on rank 0, sent as bytes; on others their own alone."""
         if self.is_alone:
             return [value]
-        packed = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+        packed = np.frombuffer(bytearray(pickle.dumps(value)), dtype=np.uint8)
         counts = self.collect(len(packed))
         whole = self.rows_to_first(packed)
         if not self.is_first:
             return [value]
-        return [pickle.loads(part.numpy().tobytes()) for part in whole.split(counts)]  # noqa: S301 - our own ranks'
+        parts = np.split(whole, np.cumsum(counts)[:-1])
+        return [pickle.loads(part.tobytes()) for part in parts]  # noqa: S301 - our own ranks'
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -238,9 +243,14 @@ def joined_ranks(device: str | torch.device = "cpu") -> Iterator[Ranks]:
     if not is_one_of_several():
         yield ALONE
         return
+    import torch
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
     backend = "cpu:gloo,cuda:nccl" if torch.device(device).type == "cuda" else "gloo"
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    with _noticing_lost_ranks():
+    with _talking():
         store, _, _ = next(rendezvous("env://", rank, size, timeout=_MEETING))
         is_ours = not dist.is_initialized()  # a program that has a group of its own keeps it
         if is_ours:
@@ -278,15 +288,34 @@ def checked_size(rows: int, ranks: Ranks, least: int) -> None:
         )
 
 
+def _tensor(numbers: np.ndarray[Any, Any] | torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(numbers) if isinstance(numbers, np.ndarray) else numbers.detach()
+
+
+def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    import torch
+
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def _like(numbers: Numbers, found: torch.Tensor) -> Numbers:
+    """A tensor as what the caller gave: an array or a tensor."""
+    return found.numpy() if isinstance(numbers, np.ndarray) else found  # type: ignore[return-value]
+
+
 @contextmanager
-def _noticing_lost_ranks() -> Iterator[None]:
-    """Errors of torch.distributed as one of ours.
+def _talking() -> Iterator[ModuleType]:
+    """torch.distributed, with its errors as one of ours.
 
     Raises:
         LostRankError: another rank has ended, or cannot be reached.
     """
+    import torch.distributed as dist
+
     try:
-        yield
+        yield dist
     except (RuntimeError, ConnectionError) as error:  # torch's own are RuntimeErrors
         line = str(error).strip().partition("\n")[0]
         reason = re.sub(r"^\[[^\]]*\] *", "", line).partition(". ")[0]  # without the place in torch's own source

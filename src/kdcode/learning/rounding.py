@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-import torch
-from torch import Tensor
 
 from kdcode.arrays import CHUNK_ROWS, FloatArray, IntArray
 from kdcode.codec import CodewordCodec
 from kdcode.codec.row_scales import fit_levels, length_ratios, nearest_level
-from kdcode.codec_torch import BlockSumModule, CodecModule
-from kdcode.codec_torch.icm import SumSearch
-from kdcode.learning.gradient.refinement import swap_codewords
+from kdcode.codec.sum_search import SumSearch
 from kdcode.learning.row_share import RowShare
 from kdcode.learning.solution import Solution
+from kdcode.learning.sum_model import SumModel
 from kdcode.learning.training_table import TrainingTable
 from kdcode.table import VectorTable
 
@@ -25,52 +20,49 @@ _MOST_RATIOS = 1 << 20
 """Ratios of lengths that ranks tell each other at most; these are enough to place a few levels."""
 
 
-def rounded(training: TrainingTable, found: Solution, *, refine: bool) -> tuple[Tensor, CodewordCodec]:
+def rounded(training: TrainingTable, found: Solution, *, refine: bool) -> tuple[IntArray, CodewordCodec]:
     """Round a solution to the number type of its spec, and let codes move to what suits it better.
 
     All of this happens in standardised units, whatever the size of the table's numbers.
 
     Args:
         training: what was approximated.
-        found: in standardised units; its module takes over the rounded weights.
+        found: in standardised units; its model takes over the rounded weights.
         refine: whether codes may move.
 
     Returns:
         (N, D) codes that are worse in no row, and the codec of original vectors.
     """
-    codes, module, _ = found
-    training.add_mean(module)
-    codec = module.to_codec()
-    if refine and module.spec.codebook_dtype != "float32":
-        module.load_codec(codec)
-        better = _refinement(module)
-        codes = codes.clone()
+    codes, model, _ = found
+    if not isinstance(model, SumModel):
+        from kdcode.learning.gradient.refinement import rounded_lstm
+
+        return rounded_lstm(training, codes, model, refine=refine)
+    training.add_mean(model)
+    codec = model.to_codec()
+    if refine and model.spec.codebook_dtype != "float32":
+        model.load_state_dict(codec.weights())
+        codes = codes.copy()
+        searches = _searches(model)
         for start in range(0, len(training), _ROWS):
             part = slice(start, start + _ROWS)
-            codes[part] = better(training.uncentred(part), codes[part])
+            vectors = training.uncentred(part)
+            if model.basis is not None and not model.spec.is_rotated:
+                codes[part] = searches[0].icm(vectors, codes[part], _SWEEPS)
+                continue
+            vectors = model.coordinates(vectors)
+            for block, search in zip(model.spec.blocks, searches, strict=True):
+                codes[part, block.positions] = search.icm(
+                    vectors[:, block.columns], codes[part, block.positions], _SWEEPS
+                )
     return codes, codec.scaled(training.scale)
 
 
-def _refinement(module: CodecModule) -> Callable[[Tensor, Tensor], Tensor]:
-    """A function of (n, d) vectors and (n, D) codes that gives codes which are worse in no row."""
-    if not isinstance(module, BlockSumModule):
-        return lambda vectors, codes: swap_codewords(vectors, codes, module)
-    words = module.codebook.detach()
-    if module.basis is not None and not module.spec.is_rotated:
-        search = SumSearch(words @ module.basis.detach())
-        return lambda vectors, codes: search.icm(vectors, codes, _SWEEPS)
-    blocks = module.spec.blocks
-    searches = [SumSearch(words[block.positions, :, : block.width].contiguous()) for block in blocks]
-
-    def by_block(vectors: Tensor, codes: Tensor) -> Tensor:
-        coordinates = module.coordinates(vectors)
-        parts = [
-            search.icm(coordinates[:, block.columns].contiguous(), codes[:, block.positions].contiguous(), _SWEEPS)
-            for block, search in zip(blocks, searches, strict=True)
-        ]
-        return torch.cat(parts, dim=1)
-
-    return by_block
+def _searches(model: SumModel) -> list[SumSearch]:
+    """The search of each block; of a projection, which keeps no distances, one for vectors."""
+    if model.basis is not None and not model.spec.is_rotated:
+        return [SumSearch(model.codebook @ model.basis)]
+    return [SumSearch(model.words(block)) for block in model.spec.blocks]
 
 
 def with_row_scales(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
 from kdcode.arrays import CHUNK_ROWS, DoubleArray, IntArray
 from kdcode.learning.ranks import ALONE, Ranks, checked_size
@@ -67,26 +67,24 @@ class RowShare:
         """Which rows here have a number that is a multiple of `step`."""
         return slice(-self.first % step, None, step)
 
-    def own(self, rows: Tensor) -> Tensor:
+    def own(self, rows: IntArray) -> IntArray:
         """(m,) places, here, of those of (n,) rows of the whole table that are here, in their order."""
-        if self.ranks.is_alone:
-            return rows
-        return rows[self.has(rows)] - self.first
+        return rows if self.ranks.is_alone else rows[self.has(rows)] - self.first
 
-    def has(self, rows: Tensor) -> Tensor:
+    def has(self, rows: IntArray) -> npt.NDArray[np.bool_]:
         """(n,) which of (n,) rows of the whole table are here."""
         return (rows >= self.first) & (rows < self.end)
 
-    def fetch(self, values: Tensor, rows: Tensor) -> Tensor:
+    def fetch(self, values: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
         """(n, …): what (n,) rows of the whole table have among the (rows, …) values of all ranks, on each of them."""
         if self.ranks.is_alone:
             return values[rows]
-        found = values.new_zeros(len(rows), *values.shape[1:])
+        found = np.zeros((len(rows), *values.shape[1:]), dtype=values.dtype)
         here = self.has(rows)
         found[here] = values[rows[here] - self.first]
         return self.ranks.all_sum(found)
 
-    def drawn(self, draw: Callable[[int], Tensor]) -> Tensor:
+    def drawn(self, draw: Callable[[int], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """(rows, …): what a generator draws for the rows here, when it draws for all rows of the table in order.
 
         Args:
@@ -99,19 +97,19 @@ class RowShare:
             values = draw(min(_DRAWN_ROWS, self.total - start))
             low, high = max(self.first - start, 0), min(self.end - start, len(values))
             if low < high:
-                kept.append(values[low:high].clone())
-        return torch.cat(kept)
+                kept.append(values[low:high].copy())
+        return np.concatenate(kept)
 
     def add_up(self, values: DoubleArray) -> DoubleArray:
         """The sum of arrays over all ranks."""
         if self.ranks.is_alone:
             return values
-        return self.ranks.all_sum(torch.from_numpy(np.array(values, dtype=np.float64))).numpy()
+        return self.ranks.all_sum(np.array(values, dtype=np.float64))
 
     def joined(self, rows: DoubleArray) -> DoubleArray:
         """(Σ n, …): the (n, …) rows of all ranks, in their order, on each of them; for few rows."""
-        return rows if self.ranks.is_alone else self.ranks.gather_rows(torch.from_numpy(np.array(rows))).numpy()
+        return rows if self.ranks.is_alone else self.ranks.gather_rows(rows)
 
     def joined_numbers(self, rows: IntArray) -> IntArray:
         """The same for integers."""
-        return rows if self.ranks.is_alone else self.ranks.gather_rows(torch.from_numpy(np.array(rows))).numpy()
+        return rows if self.ranks.is_alone else self.ranks.gather_rows(rows)

@@ -10,8 +10,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-import torch
-
 from kdcode.errors import CheckpointError
 from kdcode.learning.progress import OnStep, StepReport
 from kdcode.learning.ranks import ALONE, Ranks
@@ -190,12 +188,11 @@ class Run:
 class Resumable:
     """A learner whose checkpoint holds the attributes that `saved` names; `by_row` are paths as `Run.begin` takes them.
 
-    Modules and optimisers are saved by their `state_dict`, dataclasses by their fields, all else as it is.
+    What has a `state_dict` is saved by it, dataclasses by their fields, all else as it is.
     """
 
     saved: ClassVar[tuple[str, ...]]
     by_row: ClassVar[tuple[str, ...]] = ("codes", "best.codes")
-    device: torch.device
 
     def state(self) -> State:
         """Everything that the rest of the run depends on."""
@@ -212,7 +209,7 @@ class Resumable:
         for name in self.saved:
             _check_alike(name, getattr(self, name), state[name])
         for name in self.saved:
-            setattr(self, name, _restored(getattr(self, name), state[name], self.device))
+            setattr(self, name, _restored(getattr(self, name), state[name]))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - values of any type
@@ -221,17 +218,15 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - values of any type
     return vars(value) if is_dataclass(value) else value
 
 
-def _restored(current: Any, saved: Any, device: torch.device) -> Any:  # noqa: ANN401 - values of any type
+def _restored(current: Any, saved: Any) -> Any:  # noqa: ANN401 - values of any type
     if hasattr(current, "load_state_dict"):
         current.load_state_dict(saved)
         return current
     if is_dataclass(current) and not isinstance(current, type):
-        return type(current)(**{name: _restored(None, value, device) for name, value in saved.items()})
-    if isinstance(saved, dict):
-        return {name: _restored(None, value, device) for name, value in saved.items()}
-    if isinstance(current, torch.Tensor):
+        return type(current)(**saved)
+    if hasattr(current, "copy_"):
         return current.copy_(saved)  # an optimiser may hold the same tensor
-    return saved.to(device) if isinstance(saved, torch.Tensor) else saved
+    return saved
 
 
 def _check_alike(name: str, current: object, saved: object) -> None:
@@ -247,7 +242,7 @@ def _check_alike(name: str, current: object, saved: object) -> None:
             _check_alike(f"{name}.{part}", value, saved[part])
 
 
-def _kind(value: object) -> str:
-    if isinstance(value, torch.Tensor):
+def _kind(value: Any) -> str:  # noqa: ANN401 - values of any type
+    if hasattr(value, "dtype"):
         return f"{value.dtype} of shape {tuple(value.shape)}"
     return f"{type(value).__name__} of {sorted(value)}" if isinstance(value, dict) else type(value).__name__

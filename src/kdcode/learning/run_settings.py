@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-
+from kdcode.errors import MissingExtraError, OptionError
 from kdcode.learning.checkpoint import Checkpoint
-from kdcode.learning.devices import checked_device
 from kdcode.option_fields import check_fields, option
 from kdcode.option_keywords import OptionKeywords
+
+if TYPE_CHECKING:
+    import torch
 
 Settings = TypeVar("Settings", bound="PlanSettings")
 
@@ -25,7 +26,9 @@ class PlanSettings:
     progress: bool | Callable[..., None] = option(
         False, "True shows a progress bar; a function is called before each probe with (done, of, name)."
     )
-    device: torch.device | str = option("cpu", "Where to compute, as torch names it: cpu, cuda, cuda:1.")
+    device: torch.device | str = option(
+        "cpu", "Where learners by gradients compute, as torch names it: cpu, cuda, cuda:1."
+    )
     threads: int | None = option(None, "CPU threads; by default as many as this process may use.", low=1)
 
     def __post_init__(self) -> None:
@@ -71,3 +74,29 @@ class CompressKeywords(OptionKeywords, total=False):
     device: torch.device | str
     threads: int | None
     checkpoint: Checkpoint | str | Path | None
+
+
+def checked_device(device: torch.device | str) -> None:
+    """Refuse a device that learners by gradients cannot compute on; the CPU needs no torch.
+
+    Raises:
+        OptionError: torch knows no such device, or cannot use it here.
+        MissingExtraError: torch is not installed.
+    """
+    if str(device) == "cpu":
+        return
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError(f"the device {device}", "torch") from None
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        # torch asserts that it was built for a device
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise OptionError(
+            f"device must be one that torch can use here, got {str(device)!r}: {reason}; leave it out to use the CPU"
+        ) from None
+    if found.type == "meta":
+        raise OptionError("device must be one that can compute, got 'meta'; leave it out to use the CPU")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
-from kdcode.codec_torch import CodecModule
+from kdcode.arrays import IntArray
 from kdcode.learning.ranks import ALONE, Ranks
+from kdcode.learning.sum_model import SumModel, Weights
 
 if TYPE_CHECKING:
+    from kdcode.codec_torch import LstmModule
     from kdcode.learning.gradient.encoder import Encoder
 
 
@@ -20,20 +22,20 @@ class Start(NamedTuple):
 
     Args:
         codes: (N, D) of any integer type.
-        module: a codec for them, in standardised units.
+        model: a codec for them, in standardised units.
         origin: "random", "warm" from k-means, or "learned": gradients go on from learned codes gently.
     """
 
-    codes: Tensor
-    module: CodecModule
+    codes: IntArray
+    model: SumModel
     origin: str
 
 
 class Solution(NamedTuple):
     """(N, D) codes of any integer type, their codec in standardised units, and the network they came from."""
 
-    codes: Tensor
-    module: CodecModule
+    codes: IntArray
+    model: SumModel | LstmModule
     encoder: Encoder | None = None
 
 
@@ -42,25 +44,25 @@ class Best:
     """The best solution met so far: its relative error, (N, D) codes and the weights of its codec."""
 
     error: float
-    codes: Tensor
-    weights: dict[str, Tensor] = field(repr=False)
+    codes: IntArray
+    weights: Weights = field(repr=False)
 
     @classmethod
-    def of(cls, error: float, codes: Tensor, module: CodecModule) -> Best:
+    def of(cls, error: float, codes: IntArray, model: SumModel) -> Best:
         """The solution as it is now; weights are copied, codes are not."""
-        return cls(error, codes, copied_weights(module))
+        return cls(error, codes, model.state_dict())
 
 
-def copied_weights(module: torch.nn.Module) -> dict[str, Tensor]:
-    """The state of a module, copied."""
-    return {name: value.detach().clone() for name, value in module.state_dict().items()}
+def code_dtype(codebook_size: int) -> type[np.uint8] | type[np.int32]:
+    """The smallest type that holds codes: a table's codes are kept several times over, and only parts widened."""
+    return np.uint8 if codebook_size <= 1 << 8 else np.int32
 
 
-def used_codewords(codes: Tensor, codebook_size: int, ranks: Ranks = ALONE) -> Tensor:
+def used_codewords(codes: IntArray, codebook_size: int, ranks: Ranks = ALONE) -> npt.NDArray[np.int64]:
     """(D, K): how many rows of (N, D) codes, those of all ranks, use each codeword."""
-    return ranks.all_sum(torch.stack([column.bincount(minlength=codebook_size) for column in codes.t()]))
+    return ranks.all_sum(np.stack([np.bincount(column, minlength=codebook_size) for column in codes.T]))
 
 
-def unused_codewords(codes: Tensor, codebook_size: int, ranks: Ranks = ALONE) -> int:
+def unused_codewords(codes: IntArray, codebook_size: int, ranks: Ranks = ALONE) -> int:
     """How many codewords no row of (N, D) codes uses, on any rank."""
     return int((used_codewords(codes, codebook_size, ranks) == 0).sum())

@@ -7,7 +7,7 @@ from os import PathLike
 
 import numpy as np
 
-from kdcode.arrays import FloatArray
+from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.errors import TableError
 from kdcode.formats.symbol_weights import RowWeights
 from kdcode.learning.identity import KnownTable, TableContent
@@ -47,6 +47,20 @@ class TableShard(KnownTable):
     def embedding_dim(self) -> int:
         """The dimension d of the vectors."""
         return self.table.embedding_dim
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """(n,) how much the rows here count."""
+        return self.table.weights
+
+    @property
+    def norms(self) -> DoubleArray:
+        """(n,) lengths of the vectors here."""
+        return self.table.norms
+
+    def vectors_at(self, rows: IntArray) -> FloatArray:
+        """(m, d) vectors of (m,) rows here."""
+        return self.table.vectors_at(rows)
 
     @property
     def packed_symbols(self) -> StoredSymbols | RowNumbers:

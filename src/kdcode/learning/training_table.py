@@ -6,19 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from kdcode.arrays import CHUNK_ROWS
+from kdcode.arrays import CHUNK_ROWS, DoubleArray, FloatArray, IntArray
 from kdcode.codec import CodewordSpec
 from kdcode.codec.row_scales import directions
 from kdcode.codec.spec import BLOCK_SUM
-from kdcode.codec_torch import BlockSumModule, CodecModule
-from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.learning.ranks import ALONE, Ranks
 from kdcode.learning.row_share import RowShare
+from kdcode.learning.sum_model import SumModel
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
+from kdcode.threads import parallel_chunks
 
 _NO_VARIANCE = 1e-14
 """Share of a table's energy below which its variance is nothing but the rounding of float32."""
@@ -40,55 +38,55 @@ class TrainingTable:
             of all rows.
     """
 
-    vectors: Tensor
-    shift: Tensor
+    vectors: FloatArray
+    shift: FloatArray
     scale: float
     variance: float
-    weights: Tensor | None = None
+    weights: FloatArray | None = None
     row_length: float | None = None
     part: RowShare | None = None
 
     @classmethod
-    def of(
-        cls,
-        table: VectorTable,
-        options: CompressOptions,
-        device: torch.device | str = "cpu",
-        part: RowShare | None = None,
-    ) -> TrainingTable:
-        """Standardise a table, or a part of one, in memory on `device`, as learning with these options wants it."""
+    def of(cls, table: VectorTable, options: CompressOptions, part: RowShare | None = None) -> TrainingTable:
+        """Standardise a table, or a part of one, in memory, as learning with these options wants it."""
         share = part or RowShare.whole(len(table))
         length = _row_length(table, options, share)
-        vectors = rows_of(table, length, device)
+        vectors = rows_of(table, length)
         weights = None
         if table.weights is not None:
             mean = table.weights.mean(dtype=np.float64)
             if not share.ranks.is_alone:
                 mean = share.ranks.total(float(mean) * len(table)) / share.total
-            weights = torch.from_numpy(table.weights / mean).float().to(device)
+            weights = (table.weights / mean).astype(np.float32)
         centred = can_centre(options.spec(table.embedding_dim))
         return replace(cls.standardised(vectors, weights, centred=centred, part=part), row_length=length)
 
     @classmethod
     def standardised(
-        cls, vectors: Tensor, weights: Tensor | None = None, *, centred: bool = True, part: RowShare | None = None
+        cls,
+        vectors: FloatArray,
+        weights: FloatArray | None = None,
+        *,
+        centred: bool = True,
+        part: RowShare | None = None,
     ) -> TrainingTable:
         """Standardise (N, d) vectors in place."""
         share = part or RowShare.whole(len(vectors))
 
-        def total(of: Callable[[Tensor], Tensor]) -> Tensor:
+        def total(of: Callable[[DoubleArray], DoubleArray]) -> DoubleArray:
             return share.ranks.all_sum(_weighted_sum(vectors, weights, of))
 
-        count = share.total if weights is None else share.ranks.all_sum(weights.sum(dtype=torch.float64))
+        count = share.total if weights is None else share.ranks.total(float(weights.sum(dtype=np.float64)))
         mean = total(lambda rows: rows) / count
-        variance = float(total(lambda rows: (rows - mean).square().sum(dim=1)))
-        energy = float(total(lambda rows: rows.square().sum(dim=1)))
+        variance = float(total(lambda rows: np.square(rows - mean).sum(axis=1, keepdims=True))[0])
+        energy = float(total(lambda rows: np.square(rows).sum(axis=1, keepdims=True))[0])
         reference = variance if variance > _NO_VARIANCE * energy else energy
         numbers = share.total * vectors.shape[1]
         scale = (reference / numbers) ** 0.5
-        shift = mean.float() if centred else torch.zeros_like(mean, dtype=torch.float32)
-        for rows in vectors.split(CHUNK_ROWS):  # in float64: tiny numbers have few digits in float32
-            rows.copy_((rows.double() - shift) / (scale or 1.0))
+        shift = mean.astype(np.float32) if centred else np.zeros(len(mean), dtype=np.float32)
+        for start in range(0, len(vectors), CHUNK_ROWS):  # in float64: tiny numbers have few digits in float32
+            rows = vectors[start : start + CHUNK_ROWS]
+            rows[:] = (rows.astype(np.float64) - shift) / (scale or 1.0)
         return cls(vectors, shift, scale, float(numbers) if scale else 0.0, weights, part=part)
 
     def __len__(self) -> int:
@@ -104,33 +102,33 @@ class TrainingTable:
         """Who has the other rows."""
         return ALONE if self.part is None else self.part.ranks
 
-    def some(self, rows: Tensor) -> TrainingTable:
+    def some(self, rows: IntArray) -> TrainingTable:
         """The table of (n,) rows of a rank alone, standardised as all are; the variance is taken to be their share."""
         weights = None if self.weights is None else self.weights[rows]
         share = len(rows) / len(self) if self.weights is None else float(self.weights[rows].sum() / self.weights.sum())
         return replace(self, vectors=self.vectors[rows], weights=weights, variance=share * self.variance, part=None)
 
-    def uncentred(self, part: slice) -> Tensor:
+    def uncentred(self, part: slice) -> FloatArray:
         """(n, d) some of the rows, in units of the scale, with the mean."""
         return self.vectors[part] + self._scaled_shift
 
-    @torch.no_grad()
-    def row_errors(self, codes: Tensor, module: CodecModule) -> Tensor:
+    def row_errors(self, codes: IntArray, model: SumModel) -> FloatArray:
         """(N,) squared distances between the vectors and what (N, D) codes compose to."""
-        errors = self.vectors.new_empty(len(self))
+        errors = np.empty(len(self), dtype=np.float32)
 
         def measure(start: int) -> None:
             part = slice(start, start + CHUNK_ROWS)
-            with torch.no_grad():  # each thread has a setting of its own
-                errors[part] = squared_distances(module.compose(codes[part]), self.vectors[part])
+            left = model.compose(codes[part])
+            left -= self.vectors[part]
+            np.einsum("nd,nd->n", left, left, out=errors[part])
 
-        parallel_chunks(measure, range(0, len(self), CHUNK_ROWS), self.vectors.device)
+        parallel_chunks(measure, range(0, len(self), CHUNK_ROWS))
         return errors
 
-    def error(self, codes: Tensor, module: CodecModule) -> float:
+    def error(self, codes: IntArray, model: SumModel) -> float:
         """Relative squared error of a solution over the rows of all ranks, counted by their weight."""
-        rows = self.row_errors(codes, module).double()
-        squared = float(rows.sum() if self.weights is None else rows @ self.weights.double())
+        rows = self.row_errors(codes, model).astype(np.float64)
+        squared = float(rows.sum() if self.weights is None else rows @ self.weights)
         return self.relative(self.ranks.total(squared))
 
     def relative(self, squared: float, rows: int | None = None) -> float:
@@ -138,34 +136,30 @@ class TrainingTable:
         share = self.variance * (1 if rows is None else rows / self.share.total)
         return squared / share if share else 0.0
 
-    @torch.no_grad()
-    def add_mean(self, module: CodecModule) -> None:
-        """Change a module of centred vectors, in place, into one of `uncentred` ones."""
-        if not isinstance(module, BlockSumModule) or not self.shift.any():
+    def add_mean(self, model: SumModel) -> None:
+        """Change a model of centred vectors, in place, into one of `uncentred` ones."""
+        if not self.shift.any():
             return
-        shift = module.coordinates(self._scaled_shift[None])[0]
-        for block in module.spec.blocks:
-            module.codebook[block.positions, :, : block.width] += shift[block.columns] / block.length
+        shift = model.coordinates(self._scaled_shift[None])[0]
+        for block in model.spec.blocks:
+            words = model.words(block)
+            words += shift[block.columns] / np.float32(block.length)
 
     @property
-    def _scaled_shift(self) -> Tensor:
-        return (self.shift.double() / (self.scale or 1.0)).float()
+    def _scaled_shift(self) -> FloatArray:
+        return (self.shift.astype(np.float64) / (self.scale or 1.0)).astype(np.float32)
 
 
-def rows_of(table: VectorTable, row_length: float | None, device: torch.device | str) -> Tensor:
-    """(N, d) rows of a table on a device, normalised to a length where one is given."""
-    vectors = torch.empty(len(table), table.embedding_dim, device=device)
+def rows_of(table: VectorTable, row_length: float | None) -> FloatArray:
+    """(N, d) rows of a table, normalised to a length where one is given."""
+    vectors = np.empty((len(table), table.embedding_dim), dtype=np.float32)
     start = 0
     for _, chunk in table.chunks(CHUNK_ROWS):
-        rows = chunk if row_length is None else directions(chunk) * np.float32(row_length)
-        vectors[start : start + len(rows)] = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
-        start += len(rows)
+        vectors[start : start + len(chunk)] = (
+            chunk if row_length is None else directions(chunk) * np.float32(row_length)
+        )
+        start += len(chunk)
     return vectors
-
-
-def squared_distances(composed: Tensor, vectors: Tensor) -> Tensor:
-    """(n,) squared distances between (n, d) vectors."""
-    return (composed - vectors).square().sum(dim=1)
 
 
 def can_centre(spec: CodewordSpec) -> bool:
@@ -184,12 +178,13 @@ def _row_length(table: VectorTable, options: CompressOptions, share: RowShare) -
     return share.ranks.total(lengths) / share.total
 
 
-def _weighted_sum(vectors: Tensor, weights: Tensor | None, of: Callable[[Tensor], Tensor]) -> Tensor:
+def _weighted_sum(
+    vectors: FloatArray, weights: FloatArray | None, of: Callable[[DoubleArray], DoubleArray]
+) -> DoubleArray:
     """Σ over rows, by weight, of what `of` makes of them in float64, of which there is never more than a chunk."""
-    total: Tensor | None = None
+    total: DoubleArray | float = 0.0
     for start in range(0, len(vectors), CHUNK_ROWS):
-        values = of(vectors[start : start + CHUNK_ROWS].double())
-        part = values.sum(dim=0) if weights is None else weights[start : start + CHUNK_ROWS].double() @ values
-        # Added up in place: small results kept between large chunks would hold on to the memory of all of them.
-        total = part if total is None else total.add_(part)
-    return torch.zeros((), dtype=torch.float64) if total is None else total
+        values = of(vectors[start : start + CHUNK_ROWS].astype(np.float64))
+        counted = None if weights is None else weights[start : start + CHUNK_ROWS].astype(np.float64)
+        total = total + (values.sum(axis=0) if counted is None else counted @ values)
+    return np.asarray(total)

@@ -8,7 +8,7 @@ from kdcode.errors import MissingExtraError
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError("torch layers", "learn") from error
+    raise MissingExtraError("torch layers", "torch") from error
 
 from kdcode.nn.assignment import FixedAssignment, FreeAssignment, QueryAssignment
 from kdcode.nn.coded_embedding import CodedEmbedding

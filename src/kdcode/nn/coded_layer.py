@@ -293,7 +293,7 @@ def as_coded(source: CodedSource) -> CodedTable:
 
 
 def unpack(packed: Tensor, widths: Sequence[int]) -> Tensor:
-    """The torch twin of `bitpack.unpack`: (n, ceil(sum of widths / 8)) bytes to (n, columns) integers."""
+    """`bitpack.unpack` in torch: (n, ceil(sum of widths / 8)) bytes to (n, columns) integers."""
     parts, start = [], 0
     for bits, equal in groupby(widths):
         end = start + bits * len(list(equal))

@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from kdcode import _core
 from kdcode.codec import CodewordSpec
 from kdcode.codec.spec import LSTM
 from kdcode.codec_torch import CODEC_MODULES, TransformModule
 from kdcode.codec_torch.lookup import flat_codes
-from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.errors import OptionError
+from kdcode.int8_rows import int8_scores
 from kdcode.nn.coded_embedding import CodedEmbedding
 from kdcode.nn.coded_layer import CodedLayer, CodedSource
 from kdcode.nn.core_lookup import has_numbers
 from kdcode.nn.expanded_rows import ExpandedRows
 from kdcode.nn.table_reader import TableReader, table_for
 
-_ROWS_A_CALL = 1 << 16
-"""Rows of int8 that one call of the core multiplies."""
 _BATCH, _TOGETHER = 64, 512
 """Hidden vectors whose dot products are looked up at once, since those of more do not stay in the cache, and those for
 which codes are unpacked once."""
@@ -251,16 +247,8 @@ def _int8_scores(hidden: Tensor, kept: ExpandedRows) -> Tensor | None:
     """(n, N) products with rows of int8 by the core; None where torch's operators have to make them."""
     if kept.scales is None or not has_numbers(hidden) or not has_numbers(kept.numbers):
         return None
-    scores = np.empty((len(hidden), len(kept.numbers)), dtype=np.float32)
-    numbers, scales = kept.numbers.numpy(), kept.scales.numpy()
-    asked = hidden.detach().double().contiguous().numpy()
-
-    def fill(start: int) -> None:
-        stop = min(start + _ROWS_A_CALL, len(kept.numbers))
-        _core.score_int8(numbers, scales, asked, start, stop, scores)
-
-    parallel_chunks(fill, range(0, len(kept.numbers), _ROWS_A_CALL), torch.device("cpu"))
-    return torch.from_numpy(scores)
+    asked = hidden.detach().double().numpy()
+    return torch.from_numpy(int8_scores(kept.numbers.numpy(), kept.scales.numpy(), asked, torch.get_num_threads()))
 
 
 def _wide(hidden: torch.dtype, weights: torch.dtype) -> torch.dtype:
@@ -269,7 +257,7 @@ def _wide(hidden: torch.dtype, weights: torch.dtype) -> torch.dtype:
 
 
 def _parts(hidden: Tensor, size: int) -> list[tuple[int, Tensor]]:
-    """(n, d) hidden vectors, so many at a time, each with the number of its first."""
+    """(n, d) hidden vectors in parts of `size`, each with the number of its first vector."""
     return [(start, hidden[start : start + size]) for start in range(0, len(hidden), size)]
 
 

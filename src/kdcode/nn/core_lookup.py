@@ -16,10 +16,10 @@ from torch.compiler import is_compiling
 from kdcode.arrays import FloatArray
 from kdcode.codec import CodewordRows, CodewordSpec, Transform, TransformRowDecoder
 from kdcode.codec_torch import StoredCodec
-from kdcode.codec_torch.parallel import default_threads, parallel_chunks
 from kdcode.codec_torch.twin import TensorsSeen
 from kdcode.errors import RowError
 from kdcode.nn.layer_content import buffer_of
+from kdcode.threads import parallel_chunks
 
 if TYPE_CHECKING:
     from kdcode.nn.coded_layer import CodedLayer
@@ -84,7 +84,7 @@ class CoreLookup:
         rows = self._rows_of(layer, layer._modules["codec"])
         if not isinstance(rows, TransformRowDecoder):
             return None
-        return rows.scores(hidden.detach().double().numpy(), default_threads())
+        return rows.scores(hidden.detach().double().numpy(), torch.get_num_threads())
 
     def refresh(self) -> None:
         """Forget where the tensors are."""
@@ -187,4 +187,4 @@ def _decode_on_threads(rows: Decoder, picked: Rows, vectors: FloatArray, padding
         some = slice(start, start + _ROWS_FOR_THREADS)
         rows.decode_into(picked[some], vectors[some], padding, False)
 
-    parallel_chunks(decode, range(0, len(picked), _ROWS_FOR_THREADS), torch.device("cpu"))
+    parallel_chunks(decode, range(0, len(picked), _ROWS_FOR_THREADS), torch.get_num_threads())

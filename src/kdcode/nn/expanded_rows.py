@@ -10,11 +10,10 @@ from torch.nn import functional as F
 
 from kdcode.codec import memory_bytes
 from kdcode.errors import OptionError
+from kdcode.int8_rows import int8_rows
 
 EXPANDED_TYPES = {"int8": torch.int8, "bfloat16": torch.bfloat16, "float32": torch.float32}
 """The types that rows may be kept in."""
-
-_INT8_MOST = 127
 
 
 class ExpandedRows(NamedTuple):
@@ -33,9 +32,8 @@ class ExpandedRows(NamedTuple):
         """(N, d) vectors, rounded."""
         if dtype is not torch.int8:
             return cls(vectors.to(dtype), None)
-        scales = vectors.abs().amax(dim=1).float() / _INT8_MOST
-        nonzero = torch.where(scales > 0, scales, torch.ones_like(scales))
-        return cls((vectors.float() / nonzero[:, None]).round_().to(torch.int8), scales)
+        numbers, scales = int8_rows(vectors.float().cpu().numpy())
+        return cls(torch.from_numpy(numbers).to(vectors.device), torch.from_numpy(scales).to(vectors.device))
 
     def at(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
         """Ids of any shape to ids.shape + (d,) vectors.

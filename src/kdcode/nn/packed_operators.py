@@ -21,8 +21,8 @@ from torch import Tensor
 from kdcode.arrays import FloatArray, IntArray
 from kdcode.codec import CodecSpec, Transform, codec_from_tensors, make_spec
 from kdcode.codec.transform import TransformRowDecoder
-from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.codec_torch.twin import tensors_seen
+from kdcode.threads import parallel_chunks
 
 _ROWS_AT_ONCE = 8192
 """Rows that each thread decodes at a time."""
@@ -92,7 +92,7 @@ def _vectors(decoder: TransformRowDecoder, rows: IntArray, dim: int) -> FloatArr
         some = slice(start, start + _ROWS_AT_ONCE)
         vectors[some] = decoder.decode(rows[some])
 
-    parallel_chunks(decode, range(0, len(rows), _ROWS_AT_ONCE), torch.device("cpu"))
+    parallel_chunks(decode, range(0, len(rows), _ROWS_AT_ONCE), torch.get_num_threads())
     return vectors
 
 

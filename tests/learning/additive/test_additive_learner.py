@@ -9,7 +9,6 @@ import pytest
 
 import kdcode
 from kdcode.data import glove_50d
-from kdcode.errors import OptionError
 from kdcode.learning.additive import learner as module
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.additive.learner import AdditiveLearner
@@ -46,7 +45,7 @@ def test_annealing_leaves_the_warm_start_far_behind():
     searched = reports[0].loss
     assert searched < start
     assert best.error < 0.95 * searched
-    assert best.error == pytest.approx(learner.training.error(best.codes, learner.module))
+    assert best.error == pytest.approx(learner.training.error(best.codes, learner.model))
     assert [report.step for report in reports] == list(range(1, len(learner.rounds) + 1))
     drawn = [number for number, report in enumerate(reports) if math.isinf(report.temperature)]
     assert len(drawn) == 1
@@ -75,7 +74,7 @@ def test_a_run_that_goes_wrong_ends_with_its_start(monkeypatch):
     monkeypatch.setattr(module, "solve_codewords", lambda _, __, words, *___, **____: 3 * words)
     best = learner.run(Run(0))
     assert best.error == before
-    assert learner.training.error(best.codes, learner.module) == pytest.approx(before)
+    assert learner.training.error(best.codes, learner.model) == pytest.approx(before)
 
 
 @pytest.mark.parametrize(("size", "length"), [(3, 5), (37, 3), (2, 9), (300, 2)])
@@ -150,10 +149,3 @@ def test_it_stops_where_nothing_is_left_to_gain():
     assert coded.provenance["relative_error"] < 1e-9
     assert len(reports) < 5
     assert reports[-1].step == reports[-1].total_steps > 50
-
-
-def test_an_lstm_is_refused():
-    options = CompressOptions(8, 4, composition="lstm")
-    training = TrainingTable.of(glove_50d().head(50), options)
-    with pytest.raises(OptionError, match="sums of codewords"):
-        AdditiveLearner(training, random_start(training, options.spec(50), 0), SCHEDULES["fast"], 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
-import torch
 
 from kdcode.codec import CodewordSpec
 from kdcode.learning.additive.annealing import SCHEDULES, Schedule, water_level
@@ -64,8 +64,8 @@ def test_temperatures_fall_from_the_initial_one_and_end_in_descent():
 
 
 def test_the_water_level_fills_the_spectrum_up_to_the_error():
-    spectrum = torch.tensor([5.0, 3.0, 1.0, 0.5], dtype=torch.float64)
+    spectrum = np.array([5.0, 3.0, 1.0, 0.5])
     assert water_level(spectrum, 2.5) == pytest.approx(2 / 3)  # 3θ + 0.5: the smallest is under water
     assert water_level(spectrum, 9.5) == pytest.approx(5.0)
     assert water_level(spectrum, 0.0) == pytest.approx(0.0, abs=1e-9)
-    assert water_level(torch.zeros(3), 0.0) == 0
+    assert water_level(np.zeros(3), 0.0) == 0

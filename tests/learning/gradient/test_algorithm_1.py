@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
 import kdcode
 from kdcode.codec import CodewordSpec
+from kdcode.codec_torch import make_module
 from kdcode.data import glove_50d
 from kdcode.errors import OptionError
 from kdcode.learning.gradient.algorithm_1 import Algorithm1Learner
+from kdcode.learning.gradient.tensors import TensorStart, TensorTable, generator_for
 from kdcode.learning.run import Run
-from kdcode.learning.starts import fresh_start
+from kdcode.learning.starts import drawn_codes
 from kdcode.learning.training_table import TrainingTable
 from kdcode.options import Algorithm1Options, CompressOptions
 from kdcode.provenance import CURVE
@@ -24,10 +27,12 @@ SIZE, LENGTH = 8, 4
 
 def learner(composition="linear", rows=30, codeword_dim=None, **changes):
     options = CompressOptions(SIZE, LENGTH, composition=composition, codeword_dim=codeword_dim)
-    training = TrainingTable.of(glove_50d().head(rows), options)
+    training = TensorTable(TrainingTable.of(glove_50d().head(rows), options))
     spec = CodewordSpec.named(composition, 50, SIZE, LENGTH, codeword_dim=codeword_dim)
     learning = Algorithm1Options(**{"epochs": 3, "batch_size": 10, **changes})
-    return Algorithm1Learner(training, fresh_start(training, spec, 0), learning, 0)
+    codes = torch.from_numpy(drawn_codes(training.share, spec, np.random.default_rng(0)))
+    start = TensorStart(codes, make_module(spec, generator=generator_for(0, "start")), "random")
+    return Algorithm1Learner(training, start, learning, 0)
 
 
 def composed_by_hand(weights, choice):

@@ -9,8 +9,8 @@ from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import make_module
 from kdcode.data import glove_50d
 from kdcode.learning.gradient.batches import BatchLearner, weight_groups
+from kdcode.learning.gradient.tensors import Best, TensorStart, TensorTable
 from kdcode.learning.run import Run
-from kdcode.learning.solution import Best, Start
 from kdcode.learning.training_table import TrainingTable
 from kdcode.options import CompressOptions, GradientOptions
 
@@ -23,8 +23,8 @@ class Seen(BatchLearner):
     saved = ("step", "codes")
 
     def __init__(self, options, rows=250):
-        training = TrainingTable.of(glove_50d().head(rows), CompressOptions(4, 2))
-        start = Start(torch.zeros(rows, 2, dtype=torch.uint8), make_module(SPEC), "random")
+        training = TensorTable(TrainingTable.of(glove_50d().head(rows), CompressOptions(4, 2)))
+        start = TensorStart(torch.zeros(rows, 2, dtype=torch.uint8), make_module(SPEC), "random")
         super().__init__(training, start, options, seed=3)
         self.best = Best.of(1.0, self.codes, self.module)
         self.batches, self.epochs = [], 0
@@ -32,7 +32,7 @@ class Seen(BatchLearner):
     def update(self, rows, batch, temperature):
         assert rows is batch
         self.batches.append((rows, temperature, self.fading))
-        return torch.ones(len(rows), 2, dtype=torch.long), 0.5 * self.training.variance * len(rows) / 250
+        return torch.ones(len(rows), 2, dtype=torch.long), 0.5 * self.training.table.variance * len(rows) / 250
 
     def end_epoch(self):
         self.epochs += 1
@@ -89,7 +89,7 @@ def test_reports_count_steps_and_changed_codes():
 def test_codewords_learn_in_units_of_their_spread(composition):
     spec = CodewordSpec.named(composition, 48, 8, 4, codeword_dim=None if composition == "product" else 20)
     module = make_module(spec, generator=torch.Generator().manual_seed(0))
-    start = Start(torch.zeros(1, 4, dtype=torch.long), module, "random")
+    start = TensorStart(torch.zeros(1, 4, dtype=torch.long), module, "random")
     rates = [group["relative_rate"] for group in weight_groups(start)]
     with torch.no_grad():
         module.codebook *= 10

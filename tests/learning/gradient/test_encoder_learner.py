@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from kdcode.codec import CodewordSpec
-from kdcode.codec_torch.randomness import generator_for
 from kdcode.data import glove_50d
 from kdcode.learning import Checkpoint, learn_encoder
 from kdcode.learning.gradient.encoder import fresh_encoder
 from kdcode.learning.gradient.encoder_learner import EncoderLearner
+from kdcode.learning.gradient.learners import tensor_start
+from kdcode.learning.gradient.tensors import TensorTable, generator_for
 from kdcode.learning.run import Run
-from kdcode.learning.starts import random_start
 from kdcode.learning.training_table import TrainingTable
 from kdcode.options import CompressOptions, EncoderOptions
 
@@ -21,8 +21,8 @@ QUICK = CompressOptions(8, 6, learner=EncoderOptions(epochs=30, batch_size=100, 
 
 
 def setting(table):
-    training = TrainingTable.of(table, QUICK)
-    start = random_start(training, CodewordSpec.named("linear", 50, 8, 6), 0)
+    training = TensorTable(TrainingTable.of(table, QUICK))
+    start = tensor_start(training.table, CodewordSpec.named("linear", 50, 8, 6), 0, "random")
     return training, fresh_encoder(training, 6, 8, 0), start
 
 
@@ -34,7 +34,7 @@ def test_the_first_update_has_the_loss_of_relaxed_one_hots():
     uniform = torch.rand(logits.shape, generator=generator_for(0, "choice", 0))
     shares = torch.softmax((logits - torch.log(-torch.log(uniform))) / 0.7, dim=-1)
     composed = torch.einsum("njk,jke->ne", shares, start.module.codebook.detach())
-    expected = (training.vectors[rows] - composed).square().sum() / (training.variance * 100 / 200)
+    expected = (training.vectors[rows] - composed).square().sum() / (training.table.variance * 100 / 200)
     reports = []
     options = EncoderOptions(epochs=1, batch_size=100, temperature=0.7)
     EncoderLearner(training, encoder, start, options).run(Run(2, on_step=reports.append))

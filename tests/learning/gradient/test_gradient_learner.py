@@ -10,10 +10,10 @@ from kdcode.codec import CodewordSpec
 from kdcode.codec_torch import make_module
 from kdcode.data import glove_50d
 from kdcode.learning.gradient.learner import GradientLearner
+from kdcode.learning.gradient.learners import tensor_start
 from kdcode.learning.gradient.refinement import solve_if_better
+from kdcode.learning.gradient.tensors import TensorStart, TensorTable
 from kdcode.learning.run import Run
-from kdcode.learning.solution import Start
-from kdcode.learning.starts import random_start, warm_start
 from kdcode.learning.training_table import TrainingTable
 from kdcode.nn import estimators
 from kdcode.options import CompressOptions, GradientOptions
@@ -24,16 +24,16 @@ COMPOSITIONS = [{}, {"codeword_dim": 10}, {"composition": "lstm", "codeword_dim"
 
 def setting(rows=400, **changes):
     options = CompressOptions(8, 4, codebook_dtype="float32").changed(**changes)
-    training = TrainingTable.of(glove_50d().head(rows), options)
+    table = TrainingTable.of(glove_50d().head(rows), options)
     spec = CodewordSpec.named(options.composition, 50, 8, 4, codeword_dim=options.codeword_dim)
-    return training, spec
+    return TensorTable(table), spec
 
 
 @pytest.mark.parametrize("changes", COMPOSITIONS)
-@pytest.mark.parametrize("make_start", [warm_start, random_start])
-def test_it_never_ends_worse_than_it_started(changes, make_start):
+@pytest.mark.parametrize("kind", ["warm", "random"])
+def test_it_never_ends_worse_than_it_started(changes, kind):
     training, spec = setting(**changes)
-    start = make_start(training, spec, 0)
+    start = tensor_start(training.table, spec, 0, kind)
     before = training.error(start.codes, start.module)
     rough = GradientOptions(batch_size=100, codeword_lr=5.0, epochs=2)  # rates that ruin everything
     best = GradientLearner(training, start, rough).run(Run(0))
@@ -45,9 +45,11 @@ def test_it_never_ends_worse_than_it_started(changes, make_start):
 @pytest.mark.parametrize("changes", COMPOSITIONS)
 def test_learned_codes_are_better_than_random_ones_with_the_best_weights(changes):
     training, spec = setting(**changes)
-    best = GradientLearner(training, random_start(training, spec, 0), GradientOptions(epochs=30, batch_size=100))
+    best = GradientLearner(
+        training, tensor_start(training.table, spec, 0, "random"), GradientOptions(epochs=30, batch_size=100)
+    )
     learned = best.run(Run(0)).error
-    control = random_start(training, spec, 0)
+    control = tensor_start(training.table, spec, 0, "random")
     solve_if_better(training, control.codes, control.module)
     assert learned < 0.92 * solve_if_better(training, control.codes, control.module)
 
@@ -56,7 +58,7 @@ def test_unused_codewords_are_revived():
     training, spec = setting()
     module = make_module(spec, generator=torch.Generator().manual_seed(0))
     codes = torch.zeros(400, 4, dtype=torch.long)  # every symbol uses codeword 0, the other 28 are dead
-    learner = GradientLearner(training, Start(codes, module, "warm"), GradientOptions(epochs=20, batch_size=100))
+    learner = GradientLearner(training, TensorStart(codes, module, "warm"), GradientOptions(epochs=20, batch_size=100))
     seen = []
     learner.run(Run(80, on_step=lambda report: seen.append(report.unused_codewords)))
     assert max(seen) > 0
@@ -87,7 +89,7 @@ def test_curvature_0_is_algorithm_1_in_every_stage(monkeypatch, changes):
 
 def test_curvature_is_phased_in():
     training, spec = setting(rows=100)
-    learner = GradientLearner(training, random_start(training, spec, 0), OPTIONS)
+    learner = GradientLearner(training, tensor_start(training.table, spec, 0, "random"), OPTIONS)
     rows = torch.arange(100)
     strength = []
     for step in (0, 3, 6):
@@ -95,5 +97,7 @@ def test_curvature_is_phased_in():
         found = learner._second_derivatives(rows, 5000)
         strength.append(0.0 if found is None else float(found[0]) * 5000)  # the gain of a sum is 1
     assert strength == pytest.approx([0, 0.4, 0.8], rel=1e-5)
-    learned = GradientLearner(training, warm_start(training, spec, 0)._replace(origin="learned"), OPTIONS)
+    learned = GradientLearner(
+        training, tensor_start(training.table, spec, 0, "warm")._replace(origin="learned"), OPTIONS
+    )
     assert float(learned._second_derivatives(rows, 5000)[0]) * 5000 == pytest.approx(0.8, rel=1e-5)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import torch
 
 from kdcode.learning.linalg import least_squares
 from kdcode.learning.linalg.least_squares import solve_codewords
@@ -12,22 +12,21 @@ ROWS, DIM, SIZE, LENGTH = 200, 6, 5, 3
 
 
 def setting():
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(ROWS, DIM, generator=generator)
-    codes = torch.randint(SIZE, (ROWS, LENGTH), generator=generator)
-    return vectors, codes, torch.randn(LENGTH, SIZE, DIM, generator=generator)
+    random = np.random.default_rng(0)
+    vectors, words = (random.standard_normal(shape, dtype=np.float32) for shape in ((ROWS, DIM), (LENGTH, SIZE, DIM)))
+    return vectors, random.integers(SIZE, size=(ROWS, LENGTH)), words
 
 
 def sums(codes, words):
-    return torch.stack([words[position][codes[:, position].long()] for position in range(LENGTH)]).sum(dim=0)
+    return sum(words[position][codes[:, position]] for position in range(LENGTH))
 
 
 def lost(vectors, codes, words):
-    return float((vectors - sums(codes, words)).square().sum())
+    return float(np.square(vectors - sums(codes, words)).sum())
 
 
 WAYS = ["exact", "formed", "not formed"]
-"""Cholesky factorisation, conjugate gradients with the matrix, and without it."""
+"""A factorisation, conjugate gradients with the matrix, and without it."""
 
 
 @pytest.fixture(params=WAYS)
@@ -39,14 +38,13 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
 def test_codewords_reach_the_exact_least_squares_error(way, dtype):
     vectors, codes, words = setting()
-    one_hot = torch.nn.functional.one_hot(codes, SIZE).flatten(1).double()
-    exact = one_hot @ torch.linalg.lstsq(one_hot, vectors.double(), driver="gelsd").solution
-    best = float((exact - vectors).square().sum())
+    one_hot = np.eye(SIZE)[codes].reshape(ROWS, -1)
+    best = float(np.square(one_hot @ np.linalg.lstsq(one_hot, vectors, rcond=None)[0] - vectors).sum())
     assert lost(vectors, codes, words) > 1.5 * best
-    solved = solve_codewords(vectors, codes.to(dtype), words)
+    solved = solve_codewords(vectors, codes.astype(dtype), words)
     assert lost(vectors, codes, solved) == pytest.approx(best, rel=1e-4)
 
 
@@ -58,33 +56,35 @@ def test_a_few_steps_go_most_of_the_way(way):
 
 def test_rows_count_by_their_weight(way):
     vectors, codes, words = setting()
-    counts = torch.randint(0, 4, (ROWS,), generator=torch.Generator().manual_seed(1))
-    weighted = solve_codewords(vectors, codes, words, counts.float())
-    repeated = solve_codewords(vectors.repeat_interleave(counts, 0), codes.repeat_interleave(counts, 0), words)
+    counts = np.random.default_rng(1).integers(0, 4, ROWS)
+    weighted = solve_codewords(vectors, codes, words, counts.astype(np.float32))
+    repeated = solve_codewords(vectors.repeat(counts, 0), codes.repeat(counts, 0), words)
     evenly = solve_codewords(vectors, codes, words)
-    torch.testing.assert_close(sums(codes, weighted), sums(codes, repeated), atol=1e-3, rtol=0)
-    assert (sums(codes, weighted) - sums(codes, evenly)).abs().max() > 0.05
+    np.testing.assert_allclose(sums(codes, weighted), sums(codes, repeated), atol=1e-3, rtol=0)
+    assert np.abs(sums(codes, weighted) - sums(codes, evenly)).max() > 0.05
 
 
 def test_codewords_that_no_row_uses_stay_and_a_solved_codebook_too(way):
     vectors, codes, words = setting()
-    codes[:, 1] = codes[:, 1].clamp_max(SIZE - 2)
+    codes[:, 1] = codes[:, 1].clip(max=SIZE - 2)
     solved = solve_codewords(vectors, codes, words)
-    assert torch.equal(solved[1, SIZE - 1], words[1, SIZE - 1])
+    assert np.array_equal(solved[1, SIZE - 1], words[1, SIZE - 1])
     best = lost(vectors, codes, solved)
     for steps in (None, 500):
         again = solve_codewords(vectors, codes, solved, steps=steps)
-        assert lost(vectors, codes, again) == pytest.approx(best, abs=1e-5 * float(vectors.square().sum()))
-        assert (again - solved).abs().max() < 0.5
+        assert lost(vectors, codes, again) == pytest.approx(best, abs=1e-5 * float(np.square(vectors).sum()))
+        assert np.abs(again - solved).max() < 0.5
 
 
 def test_one_row_and_rows_without_a_weight_are_no_trouble(way):
     vectors, codes, words = setting()
-    for count, weights in ((1, None), (1, torch.ones(1)), (ROWS, (torch.arange(ROWS) == 7).float())):
-        solved = solve_codewords(vectors[:count], codes[:count], words, weights)
-        assert torch.isfinite(solved).all()
+    for count, weights in ((1, None), (1, np.ones(1)), (ROWS, np.arange(ROWS) == 7)):
+        solved = solve_codewords(
+            vectors[:count], codes[:count], words, None if weights is None else weights.astype(np.float32)
+        )
+        assert np.isfinite(solved).all()
         row = 0 if count == 1 else 7
-        torch.testing.assert_close(sums(codes, solved)[row], vectors[row], atol=1e-3, rtol=1e-3)
+        np.testing.assert_allclose(sums(codes, solved)[row], vectors[row], atol=1e-3, rtol=1e-3)
 
 
 def test_parts_of_the_table_add_up(monkeypatch, way):
@@ -92,4 +92,4 @@ def test_parts_of_the_table_add_up(monkeypatch, way):
     whole = solve_codewords(vectors, codes, words)
     monkeypatch.setattr(least_squares, "_SUM_ROWS", 7)
     parts = solve_codewords(vectors, codes, words)
-    torch.testing.assert_close(sums(codes, parts), sums(codes, whole), atol=1e-4, rtol=0)
+    np.testing.assert_allclose(sums(codes, parts), sums(codes, whole), atol=1e-4, rtol=0)

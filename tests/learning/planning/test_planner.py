@@ -10,8 +10,9 @@ import pytest
 import kdcode
 from kdcode.data import glove_50d
 from kdcode.errors import CheckpointError, OptionError
-from kdcode.learning import Checkpoint, Goal, planned_options
-from kdcode.learning.planning import PLANNED, candidates
+from kdcode.learning import Checkpoint, Goal, planned
+from kdcode.learning.planning import candidates
+from kdcode.learning.planning.candidates import PLANNED
 from kdcode.learning.planning.predictor import Prediction, Predictor
 from kdcode.options import CompressOptions, promised_sizes
 
@@ -21,7 +22,7 @@ TABLE = glove_50d().head(300)
 @pytest.fixture(autouse=True)
 def codewords_alone(monkeypatch):
     """Transform codes would be chosen for most sizes here: they have tests of their own (tests/learning/transform)."""
-    monkeypatch.setattr(candidates.CandidateSearch, "_transform", lambda search, limit: [])
+    monkeypatch.setattr(candidates.CandidateSearch, "_transform", lambda *_, **__: [])
 
 
 FAST = CompressOptions.of(effort="fast")
@@ -175,8 +176,8 @@ def test_a_plan_takes_up_the_probes_of_a_checkpoint(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Predictor, "_predict", stopping)
     with pytest.raises(KeyboardInterrupt):
-        planned_options(table, FAST, goal, checkpoint=Checkpoint(path))
-    found = planned_options(table, FAST, goal, checkpoint=Checkpoint(path))
+        planned(table, FAST, goal, checkpoint=Checkpoint(path))
+    found = planned(table, FAST, goal, checkpoint=Checkpoint(path)).options
     assert asked[2] == asked[3]  # the one that was stopped is the first of the rest
     assert len(set(asked)) == len(asked) - 1
     assert found == whole.recommended.options
@@ -230,16 +231,16 @@ def probes(monkeypatch):
 
 def test_a_checkpoint_keeps_the_plan(tmp_path, probes):
     table, goal, path = TABLE.head(200), Goal(size="10x"), tmp_path / "c"
-    found = planned_options(table, FAST, goal, checkpoint=Checkpoint(path))
+    found = planned(table, FAST, goal, checkpoint=Checkpoint(path)).options
     assert found == kdcode.plan(table, "10x", options=FAST).recommended.options.changed(effort="fast")
     assert probes
     probes.clear()
-    assert planned_options(table, FAST, goal, checkpoint=Checkpoint(path)) == found
+    assert planned(table, FAST, goal, checkpoint=Checkpoint(path)).options == found
     assert not probes
     for other in ((table, FAST, Goal(size="12x")), (table, FAST.changed(seed=1), goal), (TABLE.head(201), FAST, goal)):
         with pytest.raises(CheckpointError, match="another table, other options or another size"):
-            planned_options(*other, checkpoint=Checkpoint(path))
-    assert planned_options(table, FAST, goal, checkpoint=Checkpoint(path)) == found
+            planned(*other, checkpoint=Checkpoint(path))
+    assert planned(table, FAST, goal, checkpoint=Checkpoint(path)).options == found
 
 
 @pytest.mark.parametrize("step", [1, 3])

@@ -28,20 +28,20 @@ def test_a_sample_tells_what_all_rows_come_to(shape, monkeypatch):
     options = FAST.changed(codebook_dtype="int8", **SHAPES[shape])
     reached = kdcode.compress(table, options=options).provenance["relative_error"]
     monkeypatch.setattr(predictor, "_PRODUCT_ROWS", 2000)
-    predicted = Predictor(table, "cpu").predict(options).relative_error
+    predicted = Predictor(table).predict(options).relative_error
     assert predicted == pytest.approx(reached, rel=0.06)
 
 
 def test_each_setting_is_probed_once_and_told():
     table, told = glove_50d().head(100), []
     options = FAST.changed(codebook_size=4, code_length=3)
-    asked = Predictor(table, "cpu", on_new=lambda known: told.append(dict(known)))
+    asked = Predictor(table, on_new=lambda known: told.append(dict(known)))
     first, again = asked.predict(options), asked.predict(options)
     assert first == again
     assert len(told) == 1
     assert 0 < first.relative_error < 1
     assert first.seconds > 0
-    resumed = Predictor(table, "cpu", told[0], on_new=lambda known: pytest.fail("probed again"))
+    resumed = Predictor(table, told[0], on_new=lambda known: pytest.fail("probed again"))
     assert resumed.predict(options) == first
 
 
@@ -51,8 +51,7 @@ def test_rows_count_by_their_weight():
     weights = np.where(np.arange(300) < 200, 1.0, 0.01)
     options = FAST.changed(codebook_size=4, code_length=2)
     even, weighted = (
-        Predictor(kdcode.VectorTable(None, matrix, used), "cpu").predict(options).relative_error
-        for used in (None, weights)
+        Predictor(kdcode.VectorTable(None, matrix, used)).predict(options).relative_error for used in (None, weights)
     )
     reached = kdcode.compress(kdcode.VectorTable(None, matrix, weights), options=options).provenance
     assert weighted == pytest.approx(reached["weighted_error"], rel=0.1)
@@ -64,7 +63,7 @@ def test_weights_of_unseen_rows_count_too(monkeypatch):
     matrix = np.concatenate([glove_50d().head(1000).matrix, 1e-3 * glove_50d().head(1000).matrix])
     weights = np.repeat([1e-6, 1.0], 1000)  # only the small half counts
     options = FAST.changed(codebook_size=2, code_length=6)
-    predicted = Predictor(kdcode.VectorTable(None, matrix, weights), "cpu").predict(options).relative_error
+    predicted = Predictor(kdcode.VectorTable(None, matrix, weights)).predict(options).relative_error
     reached = kdcode.compress(kdcode.VectorTable(None, matrix, weights), options=options).provenance["weighted_error"]
     assert predicted == pytest.approx(reached, rel=0.1)
 
@@ -75,12 +74,12 @@ def test_normalised_rows_are_probed_as_they_are_learned(changes, monkeypatch):
     table = glove_50d().head(1000)
     longer = kdcode.VectorTable(None, table.matrix * np.linspace(0.1, 10, 1000, dtype=np.float32)[:, None])
     options = FAST.changed(codebook_size=8, code_length=6, **changes)
-    one, other = (Predictor(used, "cpu").predict(options).relative_error for used in (table, longer))
+    one, other = (Predictor(used).predict(options).relative_error for used in (table, longer))
     assert one == pytest.approx(other, rel=0.01)
 
 
 def test_rounding_to_int8_is_counted_in():
-    asked = Predictor(glove_50d().head(200), "cpu")
+    asked = Predictor(glove_50d().head(200))
     exact, coarse = (
         asked.predict(FAST.changed(codebook_size=4, code_length=40, codebook_dtype=dtype)).relative_error
         for dtype in ("float16", "int8")
@@ -123,7 +122,7 @@ def test_the_error_of_unseen_rows_falls_with_the_rows_that_are_learned_from():
 def test_predicted_errors_of_unseen_rows_are_near_those_of_whole_runs(shape):
     table = kdcode.VectorTable(None, glove_50d().matrix[np.random.default_rng(0).permutation(6000)])
     options = FAST.changed(codebook_size=32, **shape)
-    predicted = Predictor(table, "cpu").predict(options).unseen_error
+    predicted = Predictor(table).predict(options).unseen_error
     measured = kdcode.learn_codebook(table, options=options).provenance["unseen_error"]
     assert predicted == pytest.approx(measured, rel=0.1)
 

@@ -5,7 +5,7 @@ import pytest
 
 import kdcode
 from kdcode.errors import OptionError
-from kdcode.learning.transform.block_size import chosen_rows_per_block
+from kdcode.learning.transform.sampling import chosen_rows_per_block
 
 
 def rows_of(count=20_000, dim=16, spread=0.0, seed=0):

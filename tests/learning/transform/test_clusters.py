@@ -6,8 +6,7 @@ import pytest
 import kdcode
 from kdcode.data import glove_50d
 from kdcode.learning.codebook import _SPARE, _SPARE_OF_FEW
-from kdcode.learning.transform import beginning
-from kdcode.learning.transform.clusters import _Rows, chosen_clusters, expected_error, rotated_centroids
+from kdcode.learning.transform.clusters import ClusterSearch, _Rows, expected_error, rotated_centroids
 from kdcode.learning.transform.design import design_codec
 from kdcode.learning.transform.rotation import chosen_rotation
 from kdcode.learning.transform.sampling import table_sample
@@ -29,7 +28,7 @@ def normal(rows=6000, dim=24):
 
 def found_in(matrix, bits, weights=None):
     table = kdcode.VectorTable(None, matrix, weights)
-    return chosen_clusters(table, table_sample(table, 0), len(table), bits, 0)
+    return ClusterSearch(table, table_sample(table, 0), len(table), 0).best(bits)
 
 
 def design(matrix, size, seed=0):
@@ -55,17 +54,15 @@ def test_none_where_they_would_take_the_bytes_of_rows():
 
 def test_clustered_rows_lose_a_fraction_of_what_a_gaussian_would(monkeypatch):
     with_centroids = design(clustered(), 12.0)
-    monkeypatch.setattr(beginning, "chosen_clusters", lambda *_: None)
+    monkeypatch.setattr(ClusterSearch, "best", lambda *_: None)
     without = design(clustered(), 12.0)
     assert with_centroids.codec.spec.centroids >= 32
     assert without.codec.spec.centroids == 0
     assert with_centroids.relative_error < 0.2 * without.relative_error
 
 
-def test_centroids_are_left_out_where_the_sample_loses_more_with_them():
-    """The estimate takes rows to be Gaussian, and may be wrong: heavy tails look like clusters to it."""
+def test_heavy_tails_are_not_taken_for_clusters():
     tails = np.random.default_rng(0).standard_t(3, size=(12_000, 64)).astype(np.float32)
-    assert found_in(tails, 100.0) is not None
     assert design(tails, 12.5).codec.spec.centroids == 0
 
 
@@ -82,7 +79,7 @@ def test_word_vectors_lose_less_with_centroids(monkeypatch):
     matrix = np.asarray(glove_50d().head(4000).matrix)
     found = design(matrix, 20.0)
     assert found.codec.spec.centroids
-    monkeypatch.setattr(beginning, "chosen_clusters", lambda *_: None)
+    monkeypatch.setattr(ClusterSearch, "best", lambda *_: None)
     assert found.relative_error < 0.96 * design(matrix, 20.0).relative_error
 
 
@@ -122,7 +119,7 @@ def test_rounding_takes_as_many_bits_as_pay():
     matrix = clustered()
     table = kdcode.VectorTable(None, matrix)
     sample = table_sample(table, 0)
-    clusters = chosen_clusters(table, sample, len(table), 96.0, 0)
+    clusters = ClusterSearch(table, sample, len(table), 0).best(96.0)
     rotation = chosen_rotation(sample.mean, clusters.covariance, len(table), 96.0)
     few = rotated_centroids(clusters, rotation, 600, 30.0)
     many = rotated_centroids(clusters, rotation, 6_000_000, 200.0)
@@ -148,3 +145,45 @@ def test_rows_to_come_lose_what_was_told_and_take_what_was_promised():
     assert (
         np.array(codec.spec.lengths)[codes[:, -2]].sum() / codec.spec.rows_per_block < found.row_bytes * 9000 / 12_000
     )
+
+
+@pytest.mark.parametrize(
+    ("matrix", "expected"),
+    [
+        (clustered(4000, 32, 200, 0.15), True),
+        (clustered(4000, 32, 200, 3.0), False),
+        (normal(4000, 32), False),
+        (normal(40, 32), False),
+        (np.ones((100, 4), np.float32), False),
+        (np.asarray(glove_50d().matrix), False),
+    ],
+    ids=["clusters", "blurred", "normal", "few", "alike", "words"],
+)
+def test_clusters_are_seen_and_nothing_else_is_taken_for_them(matrix, expected):
+    table = kdcode.VectorTable(None, matrix)
+    search = ClusterSearch(table, table_sample(table, 0), len(table), 0)
+    search.best(1.6 * matrix.shape[1])
+    assert search.is_clustered is expected
+
+
+def test_a_plan_for_clusters_looks_at_codewords():
+    matrix = clustered(4000, 32, 200, 0.15)
+    planned = kdcode.plan(matrix, "20x", effort="fast")
+    assert {candidate.options.composition for candidate in planned.candidates} > {"transform"}
+
+
+def test_k_means_is_run_once_for_all_sizes(monkeypatch):
+    runs = []
+    original = ClusterSearch._clustered
+
+    def counted(self, count, work, rounds):
+        runs.append((count, work))
+        return original(self, count, work, rounds)
+
+    monkeypatch.setattr(ClusterSearch, "_clustered", counted)
+    table = kdcode.VectorTable(None, clustered())
+    search = ClusterSearch(table, table_sample(table, 0), len(table), 0)
+    for bits in (96.0, 48.0):
+        search.best(bits)
+    first = [run for run in runs if run[1] == min(work for _, work in runs)]
+    assert len(first) == len(set(first))

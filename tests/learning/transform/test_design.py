@@ -1,5 +1,7 @@
 """Transform codes for a size: what is predicted and promised is what comes out."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,11 @@ import kdcode
 from kdcode.data import glove_50d
 from kdcode.errors import OptionError
 from kdcode.evaluation.rate_distortion import gaussian_limit, principal_variances
-from kdcode.learning.transform.design import _TRADES, Trial, best_trial, design_codec
+from kdcode.learning.planning.curve import plan_curve
+from kdcode.learning.transform.design import TRADES, Design, Designer, design_codec, with_best_trade
 from kdcode.learning.transform.fitting import Outcome
+from kdcode.learning.transform.row_lengths import Budget
+from kdcode.learning.transform.space import FittedSpace
 from kdcode.options import CompressOptions
 
 
@@ -57,7 +62,7 @@ def test_the_error_is_near_the_limit_of_a_gaussian():
 
 def test_rows_of_different_lengths_take_different_bytes():
     matrix = heavy_tailed()
-    coded = kdcode.compress(matrix, "10x", effort="fast")
+    coded = kdcode.compress(matrix, "10x", effort="fast", seed=1)
     lengths = np.array(coded.spec.lengths)[coded.codes[:, -2]]
     norms = np.linalg.norm(matrix - matrix.mean(axis=0), axis=1)
     assert np.corrcoef(np.log(norms), lengths)[0, 1] > 0.85  # near a centroid a long row takes less
@@ -84,20 +89,64 @@ def test_the_bytes_of_rows_are_known_from_a_sample_where_many_rows_are_zero():
     assert 0.995 < coded.sizes.embedding / (0.1 * matrix.nbytes) <= 1
 
 
+class _Walked:
+    """In place of a `Fit`: errors that rise to both sides of one λ."""
+
+    def __init__(self, low):
+        self.low, self.tried = low, []
+
+    def with_fewer_contexts(self, *_):
+        return None
+
+    def natural(self, bits, trade, before=None):
+        self.tried.append((trade, before))
+        error = 1.0 + abs(TRADES.index(trade) - self.low)
+        return Outcome(f"quantizer of {trade}", bits, error, 0.0, None, None, None)
+
+
 @pytest.mark.parametrize("low", range(6))
 def test_the_walk_over_trades_ends_at_the_best_one(low):
-    """Errors that rise to both sides of one λ; each trial says which."""
-    tried = []
+    fit, budget = _Walked(low), Budget(100_000, 1000, 50, 1, 0.0)
+    bits = budget.bits(100, 16)
+    found = with_best_trade(FittedSpace(None, fit, budget, 100, fit.natural(bits, TRADES[2])), 2)
+    assert found.natural.quantizer == f"quantizer of {TRADES[low]}"
+    assert len(fit.tried) == len({trade for trade, _ in fit.tried})
+    assert [before for _, before in fit.tried[:2]] == [None, f"quantizer of {TRADES[2]}"]
 
-    def trial(trade, before):
-        tried.append((trade, before))
-        error = 1 + abs(_TRADES.index(trade) - low)
-        return Trial(Outcome(None, 0.0, float(error), 0.0, None, None, None), f"draft of {trade}", 0.0)
 
-    best = best_trial(trial, 2, None)
-    assert best.natural == f"draft of {_TRADES[low]}"
-    assert len(tried) == len({trade for trade, _ in tried})
-    assert [before for _, before in tried[:2]] == [None, f"draft of {_TRADES[2]}"]
+def test_a_design_is_kept_as_json_values(table):
+    found = design_codec(table, len(table), fast(20.0), quick=True)
+    again = Design.of_values(json.loads(json.dumps(found.as_values())))
+    assert again.codec.spec == found.codec.spec
+    vectors = np.asarray(table.matrix[:50], dtype=np.float32)
+    np.testing.assert_array_equal(again.codec.encode(vectors), found.codec.encode(vectors))
+    assert (again.row_bytes, again.relative_error) == (found.row_bytes, found.relative_error)
+
+
+def test_what_learning_begins_with_is_what_was_planned(table, monkeypatch):
+    made = []
+    original = Designer.design
+
+    def counted(self, *args, **named):
+        made.append(args)
+        return original(self, *args, **named)
+
+    monkeypatch.setattr(Designer, "design", counted)
+    kdcode.compress(table, "20x", effort="fast")
+    assert len(made) == 1
+
+
+def test_a_resumed_run_begins_with_what_was_planned(table, tmp_path, monkeypatch):
+    whole = kdcode.compress(table, "20x", effort="fast")
+
+    def stop(report):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kdcode.compress(table, "20x", effort="fast", checkpoint=tmp_path / "c", progress=stop)
+    monkeypatch.setattr(Designer, "design", lambda *_, **__: pytest.fail("designed again"))
+    resumed = kdcode.compress(table, "20x", effort="fast", checkpoint=tmp_path / "c")
+    np.testing.assert_array_equal(resumed.codes, whole.codes)
 
 
 @pytest.mark.parametrize("ratio", [pytest.param(10, marks=pytest.mark.slow), 40])
@@ -192,3 +241,42 @@ def test_rows_of_a_flat_spectrum_come_near_the_limit_however_few_they_are(rows):
     coded = kdcode.compress(matrix, "8x", effort="fast")
     limit = gaussian_limit(principal_variances(kdcode.VectorTable(None, matrix)), 400)
     assert coded.provenance["relative_error"] < 1.35 * limit
+
+
+def cosines(matrix, coded):
+    copies = coded.decode(np.arange(len(matrix))).astype(np.float64)
+    lengths = np.linalg.norm(matrix, axis=1), np.linalg.norm(copies, axis=1)
+    return (matrix * copies).sum(axis=1) / (lengths[0] * lengths[1]), lengths[1] / lengths[0]
+
+
+def test_short_rows_keep_their_direction_and_length_where_that_is_asked_for():
+    random = np.random.default_rng(0)
+    rows = (random.normal(size=(3000, 32)) * np.geomspace(1, 0.2, 32) + 0.2) * np.exp(
+        0.8 * random.normal(size=(3000, 1))
+    )
+    matrix = rows.astype(np.float32)
+    plain, directed = (kdcode.compress(matrix, "12x", effort="fast", loss=loss) for loss in ("squared", "cosine"))
+    assert plain.spec.composition == directed.spec.composition == "transform"
+    (before, long), (after, kept) = cosines(matrix, plain), cosines(matrix, directed)
+    assert np.quantile(after, 0.01) > 0.9
+    assert np.quantile(before, 0.01) < 0.8
+    assert after.min() > before.min() + 0.3
+    assert kept.max() < 1.25 < long.max()
+    told = directed.provenance
+    assert told["low_cosine"] == pytest.approx(np.quantile(after, 0.01), abs=0.005)
+    assert told["least_cosine"] == pytest.approx(after.min(), abs=1e-5)
+    planned = kdcode.plan(matrix, "12x", effort="fast", loss="cosine").recommended
+    assert told["relative_error"] == pytest.approx(planned.relative_error, rel=0.06)
+
+
+def test_a_curve_tells_what_sizes_come_to(table):
+    points = plan_curve(table, CompressOptions.of(effort="fast"))
+    assert [point.times for point in points] == [5, 8, 10, 20, 40]
+    assert [point.nbytes for point in points] == [2000 * 200 // point.times for point in points]
+    for name, rises in (("relative_error", True), ("recall_at_10", False), ("low_cosine", False)):
+        values = [getattr(point, name) for point in points]
+        assert values == sorted(values, reverse=not rises)
+    coded = kdcode.compress(table, "10x", effort="fast")
+    assert coded.provenance["relative_error"] == pytest.approx(points[2].relative_error, rel=0.06)
+    assert coded.provenance["low_cosine"] == pytest.approx(points[2].low_cosine, abs=0.01)
+    assert coded.provenance["recall_at_10"] == pytest.approx(points[2].recall_at_10, abs=0.05)

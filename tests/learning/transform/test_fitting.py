@@ -28,7 +28,7 @@ def test_rows_take_the_bits_that_are_asked_for(bits):
     fit = fit_of(sample())
     found = fit.adjusted(fit.with_classes(fit.natural(bits, TRADE), bits, 8), bits)
     assert found.bits == pytest.approx(bits, rel=0.02)
-    assert len(found.draft.lengths) <= 8
+    assert len(found.quantizer.lengths) <= 8
 
 
 def test_the_error_falls_with_bits_and_with_states():
@@ -55,7 +55,7 @@ def test_contexts_of_a_few_rows_lie_farther_apart():
     assert fit.with_fewer_contexts(natural, 10_000_000) is None
     coarser = fit.with_fewer_contexts(natural, 1500)
     assert coarser.statistics.octaves > fit.statistics.octaves
-    assert coarser.natural(80.0, TRADE).draft.tables.nbytes < 0.7 * natural.draft.tables.nbytes
+    assert coarser.natural(80.0, TRADE).quantizer.tables.nbytes < 0.7 * natural.quantizer.tables.nbytes
 
 
 def test_rows_begin_from_a_draft_of_about_as_many_bits(monkeypatch):
@@ -63,7 +63,7 @@ def test_rows_begin_from_a_draft_of_about_as_many_bits(monkeypatch):
     monkeypatch.setattr(Fit, "_coded", lambda *args: rounds.append(1) or coded(*args))
     first = fit.natural(60.0, TRADE)
     began = len(rounds)
-    again = fit.natural(60.0, TRADE, first.draft)
+    again = fit.natural(60.0, TRADE, first.quantizer)
     assert len(rounds) - began <= began
     assert again.cost(60.0) < 1.01 * first.cost(60.0)
 
@@ -72,8 +72,8 @@ def test_tables_count_levels():
     """One coordinate, with one state and one class: levels 0, 1 and 2 where rows lie near 0, 2 and 4."""
     random = np.random.default_rng(0)
     coordinates = (0.2 + 3.6 * random.random((4000, 1))).astype(np.float32)
-    draft = replace(Fit(coordinates, coordinates[:4], 1)._first(8.0, 1e-6, (40,)), step=1.0)
-    codec = draft.codec(Rotation({"mean": np.zeros(1, dtype=np.float32)}))
+    quantizer = replace(Fit(coordinates, coordinates[:4], 1)._first(8.0, 1e-6, (40,)), step=1.0)
+    codec = quantizer.codec(Rotation({"mean": np.zeros(1, dtype=np.float32)}))
     blocks = codec.encode_blocks(coordinates)
     found = LevelStatistics().counted_tables(codec, blocks, 5).whole
     context = int(codec.stored["group_contexts"][0])
@@ -114,7 +114,7 @@ def test_numbers_of_centroids_are_among_the_bits_of_rows():
 
 def test_zeros_fit_into_the_longest_rows_whatever_centroid_they_have():
     fit = Fit(sample(), sample()[:40], named=named(1500, 1e-4))
-    draft = fit.natural(80.0, 0.45).draft
-    short = tuple(length for length in draft.lengths if length <= 2)
-    alone = replace(draft, lengths=short, centroids=None).with_room_for_zeros().lengths[-1]
-    assert replace(draft, lengths=short).with_room_for_zeros().lengths[-1] >= alone + 1
+    quantizer = fit.natural(80.0, 0.45).quantizer
+    short = tuple(length for length in quantizer.lengths if length <= 2)
+    alone = replace(quantizer, lengths=short, centroids=None).with_room_for_zeros().lengths[-1]
+    assert replace(quantizer, lengths=short).with_room_for_zeros().lengths[-1] >= alone + 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,13 +34,6 @@ class EncodedBlocks:
         """(m,) the classes of the blocks."""
         return self.others[:, 0].astype(np.int64)
 
-    @classmethod
-    def joined(cls, parts: Sequence[EncodedBlocks]) -> EncodedBlocks:
-        """Parts one after another; all but the last have whole blocks."""
-        names = ("multiples", "numbers", "others", "packed")
-        arrays = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
-        return cls(sum(part.rows for part in parts), *arrays)
-
     def replace(self, blocks: IntArray, other: EncodedBlocks) -> None:
         """Take some blocks from others, as many as there are numbers of them."""
         for name in ("multiples", "numbers", "others", "packed"):
@@ -49,7 +41,7 @@ class EncodedBlocks:
 
 
 def block_means(weights: DoubleArray, rows: int) -> DoubleArray:
-    """(m,) the means of (n,) weights over blocks of so many rows."""
+    """(m,) the means of (n,) weights over blocks of `rows` rows."""
     first = np.arange(0, len(weights), rows)
     return np.asarray(np.add.reduceat(weights, first) / np.diff([*first, len(weights)]))
 

@@ -100,7 +100,7 @@ class Centroids:
 
 
 def rounded_centroids(vectors: DoubleArray, bits: int) -> tuple[npt.NDArray[np.uint8], FloatArray]:
-    """(C, d) coordinates as packed numbers of so many bits, and (d,) their scales."""
+    """(C, d) coordinates as packed numbers of `bits` bits, and (d,) their scales."""
     half = 1 << bits >> 1
     scales = np.minimum(np.abs(vectors).max(axis=0) / (half - 1), _FLOAT32_MAX / half).astype(np.float32)
     numbers = np.rint(vectors / np.where(scales > 0, scales, 1)).clip(-half, half - 1).astype(np.int64) + half

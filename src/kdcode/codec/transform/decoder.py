@@ -63,9 +63,11 @@ class TransformRowDecoder:
             self._codec.mend(vectors, lambda wrong: self.codes(rows[wrong]), finite=finite)
 
     def decode_ids(self, ids: Any, vectors: FloatArray, zero_row: int) -> bool:  # noqa: ANN401 - torch is not imported
-        """Write the vectors of a contiguous tensor of ids, infinite where float32 ends; true, since all are done."""
-        self.decode_into(ids.numpy().reshape(-1), vectors, zero_row, False)
-        return True
+        """Write the (n, d) vectors of n ids in a contiguous tensor; as `CodewordRows.decode_ids`."""
+        if self._codec.may_overflow or len(vectors) > self._at_once:
+            return False
+        self._rows.notice_changes()
+        return self._core.decode_ids(self._rows.core, ids, vectors, zero_row) == len(vectors)
 
     def scanner(self, queries: DoubleArray) -> LevelScanner:
         """What compares all rows with (q, d) queries."""

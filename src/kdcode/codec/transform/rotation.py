@@ -30,7 +30,7 @@ _BLOCK = 128
 
 
 def stored_numbers(reflections: int, dim: int) -> int:
-    """How many numbers so many reflections of d dimensions have."""
+    """The number of stored numbers of k reflections of d dimensions."""
     return reflections * (dim - 1) - reflections * (reflections - 1) // 2
 
 

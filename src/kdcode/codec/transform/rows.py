@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kdcode import _core, bitpack
 from kdcode.arrays import IntArray
-from kdcode.codec.row_writing import Pieces
+from kdcode.codec.row_writing import Pieces, written
 from kdcode.errors import OptionError, StorageError
 from kdcode.stored_array import ArrayInFile, StoredArray
 
@@ -62,7 +62,7 @@ class BlockRows:
         tensors: `codes`, and as far as they are needed `row_classes`, `row_starts` and `row_breaks`.
 
     Raises:
-        StorageError: tensors that are not those of so many rows.
+        StorageError: tensors that are not those of `count` rows.
     """
 
     dtype = np.dtype(np.uint8)
@@ -74,6 +74,14 @@ class BlockRows:
         self.lengths, self.rows_per_block, self._tensors = tuple(lengths), rows_per_block, dict(tensors)
         self.shape = (count, max(lengths) + (len(lengths) > 1) + (rows_per_block > 1))
         _ = self.core  # which checks them
+
+    @classmethod
+    def of_blocks(cls, count: int, lengths: Sequence[int], rows_per_block: int, blocks: Bytes) -> BlockRows:
+        """The rows of (m, bytes) blocks one after another, which begin with their class where there are several."""
+        tensors = written(BlockWriter(lengths, 1), blocks)
+        if rows_per_block > 1:
+            tensors["row_breaks"] = np.zeros((1, 2), dtype=np.uint64)
+        return cls(count, lengths, rows_per_block, tensors)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return BlockRows, (self.shape[0], self.lengths, self.rows_per_block, self._tensors)

@@ -131,7 +131,7 @@ class TransformSpec(CodecSpec):
         return self.rows_per_block * self.embedding_dim
 
     def blocks_of(self, rows: int) -> int:
-        """How many blocks so many rows make."""
+        """The number of blocks that `rows` rows make."""
         return -(-rows // self.rows_per_block)
 
     @property

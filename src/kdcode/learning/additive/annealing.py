@@ -15,8 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from torch import Tensor
-
+from kdcode.arrays import DoubleArray
 from kdcode.codec import CodewordSpec
 
 _BEAM = 5
@@ -117,12 +116,12 @@ def _annealing(first: float, rounds: int, sweeps: int) -> list[Round]:
     return [Round((first + (_LOW - first) * step,) * sweeps) for step in steps]
 
 
-def water_level(variances: Tensor, error: float) -> float:
+def water_level(variances: DoubleArray, error: float) -> float:
     """The θ with Σ min(θ, λ) = error over the (d,) variances λ of a table's principal directions."""
     low, high = 0.0, float(variances.max())
     for _ in range(60):
         middle = (low + high) / 2
-        if float(variances.clamp(0, middle).sum()) < error:
+        if float(variances.clip(0, middle).sum()) < error:
             low = middle
         else:
             high = middle

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kdcode.arrays import CHUNK_ROWS
+from kdcode.arrays import CHUNK_ROWS, FloatArray, IntArray
 from kdcode.codec import CodewordSpec
-from kdcode.codec_torch import BlockSumModule
-from kdcode.codec_torch.parallel import parallel_chunks
 from kdcode.learning.linalg.principal import complete_basis, principal_directions
-from kdcode.learning.linalg.products import multiply
+from kdcode.learning.sum_model import SumModel
 from kdcode.learning.training_table import TrainingTable
+from kdcode.threads import parallel_chunks
 
 _SAMPLED_ROWS = 100_000
 """Rows that are enough to tell a table's principal directions."""
@@ -21,32 +19,32 @@ _LEAST_VARIANCE = 1e-9
 """Share of the largest variance that a direction is taken to have at least."""
 
 
-@torch.no_grad()
-def principal_basis(training: TrainingTable, module: BlockSumModule) -> None:
+def principal_basis(training: TrainingTable, model: SumModel) -> None:
     """Start a basis from the strongest principal directions, shared out so that no block has more variance than others.
 
     With equal bits the error is smallest where the products of the blocks' variances are equal: the eigenvalue
     allocation of OPQ (Ge et al., 2013).
     """
-    if module.basis is None:
+    if model.basis is None:
         return
     some = training.vectors[training.share.every(_distance_of_samples(training.share.total))]
     variances, directions = principal_directions(some, ranks=training.ranks)
-    directions = complete_basis(directions, min(module.basis.shape))
-    order = allocated(variances[: len(module.basis)], module.spec)
+    directions = complete_basis(directions, min(model.basis.shape))
+    order = allocated(variances[: len(model.basis)], model.spec)
     order = [place for place in order if place < directions.shape[1]]
-    module.basis.zero_()[: len(order)] = directions[:, torch.tensor(order, device=directions.device)].t()
+    model.basis[...] = 0
+    model.basis[: len(order)] = directions[:, order].T
 
 
-def allocated(variances: Tensor, spec: CodewordSpec) -> list[int]:
+def allocated(variances: FloatArray, spec: CodewordSpec) -> list[int]:
     """An order of directions, with (r,) variances that fall, in which each block's are one after another.
 
     Directions go to the block with the smallest product of variances so far that has room for one more. Those beyond r
     have no variance.
     """
-    variances = variances.clamp_min(max(_LEAST_VARIANCE * float(variances[0]), 1e-30))
+    variances = np.maximum(variances, np.float32(max(_LEAST_VARIANCE * float(variances[0]), 1e-30)))
     # Relative to the smallest, so that no logarithm is negative: a block that was given one more is never less full.
-    logs = (variances / variances[-1]).log().tolist() + [0.0] * (spec.inner_dim - len(variances))
+    logs = np.log(variances / variances[-1]).tolist() + [0.0] * (spec.inner_dim - len(variances))
     columns: list[list[int]] = [[] for _ in spec.blocks]
     filled = [0.0] * len(spec.blocks)
     for place, log in enumerate(logs):
@@ -57,34 +55,27 @@ def allocated(variances: Tensor, spec: CodewordSpec) -> list[int]:
     return [place for row in columns for place in row]
 
 
-@torch.no_grad()
-def procrustes(training: TrainingTable, codes: Tensor, module: BlockSumModule) -> None:
+def procrustes(training: TrainingTable, codes: IntArray, model: SumModel) -> None:
     """Take the orthonormal basis that is the best for codes and codewords as they are (orthogonal Procrustes)."""
-    if module.basis is None:
+    if model.basis is None:
         return
-    covariances = torch.zeros(_SPANS, *module.basis.shape, device=codes.device)
-    codebook = {"codebook": module.codebook.detach()}  # sums as they are before the basis
+    covariances = np.zeros((_SPANS, *model.basis.shape), dtype=np.float32)
 
     def add_up(span: int) -> None:
         for start in range(span * CHUNK_ROWS, len(codes), _SPANS * CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
-            sums = module.compose_codes(module.spec, codebook, codes[part])
+            sums = model.sums(codes[part])
             if training.weights is not None:
                 sums *= training.weights[part, None]
-            covariances[span].addmm_(sums.t(), training.vectors[part])
+            covariances[span] += sums.T @ training.vectors[part]
 
-    parallel_chunks(add_up, range(_SPANS), codes.device)
-    covariance = training.ranks.all_sum(covariances.sum(dim=0))
-    left, _, right = torch.linalg.svd(covariance, full_matrices=False)
-    module.basis.copy_(left @ right)
-
-
-def coordinates(vectors: Tensor, module: BlockSumModule) -> Tensor:
-    """(N, inner_dim) coordinates of (N, d) vectors in an orthonormal basis; the vectors themselves without a basis."""
-    return vectors if module.basis is None else multiply(vectors, module.basis.detach().t())
+    parallel_chunks(add_up, range(_SPANS))
+    covariance = training.ranks.all_sum(covariances.sum(axis=0))
+    left, _, right = np.linalg.svd(covariance, full_matrices=False)
+    model.basis[...] = left @ right
 
 
-def sampled(vectors: Tensor) -> Tensor:
+def sampled(vectors: FloatArray) -> FloatArray:
     """Rows at even distances, enough for covariances."""
     return vectors[:: _distance_of_samples(len(vectors))]
 

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 
 from kdcode.codec import CodewordSpec
-from kdcode.codec_torch.beam_search import encode_sums
-from kdcode.codec_torch.randomness import generator_for
+from kdcode.codec.sum_search import SumSearch
 from kdcode.learning.additive.annealing import SCHEDULES, Round, Schedule
-from kdcode.learning.additive.basis import coordinates
 from kdcode.learning.additive.learner import AdditiveLearner
 from kdcode.learning.solution import Start
 from kdcode.learning.training_table import TrainingTable
+from kdcode.randomness import random_for
 
 _FIRST, _ANNEALED, _LAST = 3.0, 0.5, 0.05
 """Variance of the noise in the first round, from a warm start and from annealed codes, and in the last; all in units of
@@ -71,7 +70,7 @@ class CodebookLearner(AdditiveLearner):
     Args:
         training: what to learn from.
         judged: rows that are not among them, which every round codes from nothing; their error is what counts.
-        start: where to start; its module is changed in place.
+        start: where to start; its model is changed in place.
         schedule: how long to search.
         seed: of everything random.
     """
@@ -82,14 +81,13 @@ class CodebookLearner(AdditiveLearner):
         self.judged = judged
         super().__init__(training, start, schedule, seed)
 
-    @torch.no_grad()
     def _error(self) -> float:
-        vectors = coordinates(self.judged.vectors, self.module)
+        vectors = self.model.coordinates(self.judged.vectors)
         found = [
-            encode_sums(vectors[:, block.columns].contiguous(), self._words(block).contiguous(), beam=_BEAM)
+            SumSearch(self.model.words(block)).encode(vectors[:, block.columns], beam=_BEAM)
             for block in self.spec.blocks
         ]
-        return self.judged.error(torch.cat(found, dim=1), self.module)
+        return self.judged.error(np.concatenate(found, axis=1), self.model)
 
 
 def left_to_judge(training: TrainingTable, seed: int) -> tuple[TrainingTable, TrainingTable]:
@@ -97,5 +95,5 @@ def left_to_judge(training: TrainingTable, seed: int) -> tuple[TrainingTable, Tr
     count = min(len(training) // _JUDGED, _MOST_JUDGED)
     if count < _FEWEST_JUDGED:
         return training, training
-    order = torch.randperm(len(training), generator=generator_for(seed, "judged")).to(training.vectors.device)
-    return training.some(order[count:].sort().values), training.some(order[:count].sort().values)
+    order = random_for(seed, "judged").permutation(len(training))
+    return training.some(np.sort(order[count:])), training.some(np.sort(order[:count]))

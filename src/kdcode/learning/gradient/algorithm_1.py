@@ -13,9 +13,8 @@ from kdcode.errors import OptionError
 from kdcode.learning.gradient.batches import BatchLearner
 from kdcode.learning.gradient.gradients import sum_gradients
 from kdcode.learning.gradient.logits import first_logits
+from kdcode.learning.gradient.tensors import Best, TensorStart, TensorTable, squared_distances, used_codewords
 from kdcode.learning.run import Run
-from kdcode.learning.solution import Best, Start, used_codewords
-from kdcode.learning.training_table import TrainingTable, squared_distances
 from kdcode.nn.estimators import straight_through
 from kdcode.options import Algorithm1Options
 
@@ -41,7 +40,7 @@ class Algorithm1Learner(BatchLearner):
     by_row: ClassVar[tuple[str, ...]] = ("codes", "best.codes", "logits")
     options: Algorithm1Options
 
-    def __init__(self, training: TrainingTable, start: Start, options: Algorithm1Options, seed: int = 0) -> None:
+    def __init__(self, training: TensorTable, start: TensorStart, options: Algorithm1Options, seed: int = 0) -> None:
         super().__init__(training, start, options, seed)
         self.logits = first_logits(training, start, seed)
         self.best = self._solution()

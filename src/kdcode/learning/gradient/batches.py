@@ -8,15 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kdcode.codec_torch.randomness import generator_for
+from kdcode.learning.gradient.tensors import Best, TensorResumable, TensorStart, TensorTable, generator_for
 from kdcode.learning.progress import StepReport
-from kdcode.learning.run import Resumable, Run, State
-from kdcode.learning.solution import Best, Start
-from kdcode.learning.training_table import TrainingTable
+from kdcode.learning.run import Run, State
 from kdcode.options import BatchOptions
 
 
-class BatchLearner(Resumable):
+class BatchLearner(TensorResumable):
     """Updates by batches of shuffled rows; what an update does is up to the subclass.
 
     Args:
@@ -28,7 +26,7 @@ class BatchLearner(Resumable):
 
     best: Best
 
-    def __init__(self, training: TrainingTable, start: Start, options: BatchOptions, seed: int) -> None:
+    def __init__(self, training: TensorTable, start: TensorStart, options: BatchOptions, seed: int) -> None:
         self.training = training
         self.device = training.vectors.device
         self.module = start.module
@@ -90,7 +88,7 @@ class BatchLearner(Resumable):
     def _next_batch(self) -> StepReport:
         epoch, place = divmod(self.step, self.steps_per_epoch)
         batch = self._order(epoch)[place * self.options.batch_size : (place + 1) * self.options.batch_size]
-        rows, ranks = self.training.share.own(batch), self.training.ranks
+        rows, ranks = self.training.own(batch), self.training.ranks
         temperature = self.temperature_at(epoch)
         codes, loss = self.update(rows, batch, temperature)
         changed = float((codes != self.codes[rows]).float().mean()) if len(rows) else 0.0
@@ -115,7 +113,7 @@ _LEARNED_START_RATE = 0.5
 """The same from learned codes, which hold still, so that the composition is what there is to learn."""
 
 
-def weight_groups(start: Start) -> list[dict[str, Any]]:
+def weight_groups(start: TensorStart) -> list[dict[str, Any]]:
     """Parameter groups with rates relative to the codeword rate, which is meant for codewords of variance 1/D."""
     module = start.module
     other = _LEARNED_START_RATE if start.origin == "learned" else _OTHER_WEIGHTS_RATE[module.spec.composition]

@@ -14,8 +14,7 @@ from torch.nn import functional as F
 
 from kdcode.arrays import CHUNK_ROWS, checked_vectors
 from kdcode.codec.row_scales import directions
-from kdcode.codec_torch.randomness import generator_for
-from kdcode.learning.training_table import TrainingTable
+from kdcode.learning.gradient.tensors import TensorTable, generator_for
 
 
 class Encoder(nn.Module):
@@ -78,18 +77,19 @@ class Encoder(nn.Module):
         return f"embedding_dim={self.embedding_dim}, code_length={self.code_length}, codebook_size={self.codebook_size}"
 
 
-def fresh_encoder(training: TrainingTable, code_length: int, codebook_size: int, seed: int) -> Encoder:
+def fresh_encoder(training: TensorTable, code_length: int, codebook_size: int, seed: int) -> Encoder:
     """An encoder to learn for a training table; it takes vectors in the table's own units."""
+    table = training.table
     encoder = Encoder(
         training.vectors.shape[1],
         code_length,
         codebook_size,
         generator=generator_for(seed, "encoder"),
-        normalises=training.row_length is not None,
+        normalises=table.row_length is not None,
     )
-    length = training.row_length or 1.0  # of the rows that shift and scale are of; the network gets directions
-    encoder.shift.copy_(training.shift / length)
-    encoder.scale.fill_((training.scale or 1.0) / length)
+    length = table.row_length or 1.0  # of the rows that shift and scale are of; the network gets directions
+    encoder.shift.copy_(torch.from_numpy(table.shift) / length)
+    encoder.scale.fill_((table.scale or 1.0) / length)
     return encoder.to(training.vectors.device)
 
 

@@ -9,12 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from kdcode.arrays import CHUNK_ROWS
-from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.gradient.batches import BatchLearner, weight_groups
 from kdcode.learning.gradient.encoder import Encoder
 from kdcode.learning.gradient.gradients import sum_gradients
-from kdcode.learning.solution import Best, Start, copied_weights, unused_codewords
-from kdcode.learning.training_table import TrainingTable
+from kdcode.learning.gradient.tensors import (
+    Best,
+    TensorStart,
+    TensorTable,
+    copied_weights,
+    generator_for,
+    unused_codewords,
+)
 from kdcode.nn.estimators import gumbel_noise
 from kdcode.options import EncoderOptions
 
@@ -54,7 +59,7 @@ class EncoderLearner(BatchLearner):
     best: BestEncoder
 
     def __init__(
-        self, training: TrainingTable, encoder: Encoder, start: Start, options: EncoderOptions, seed: int = 0
+        self, training: TensorTable, encoder: Encoder, start: TensorStart, options: EncoderOptions, seed: int = 0
     ) -> None:
         super().__init__(training, start, options, seed)
         self.encoder = encoder
@@ -72,7 +77,7 @@ class EncoderLearner(BatchLearner):
         vectors = self.training.vectors[rows]
         logits = self.encoder.logits(vectors)
         drawn = generator_for(self.seed, "choice", self.step, vectors.device)
-        noise = gumbel_noise(logits.new_empty(len(batch), *logits.shape[1:]), drawn)[self.training.share.has(batch)]
+        noise = gumbel_noise(logits.new_empty(len(batch), *logits.shape[1:]), drawn)[self.training.has(batch)]
         shares = torch.softmax((logits + noise) / temperature, dim=-1)
         # The sum over positions is taken in one product: the composition gets one summed codeword per row.
         total = shares.flatten(1) @ self.module.codebook.flatten(0, 1)

@@ -12,13 +12,18 @@ from torch import Tensor
 
 from kdcode.arrays import CHUNK_ROWS
 from kdcode.codec_torch.lookup import lookup
-from kdcode.codec_torch.randomness import generator_for
 from kdcode.learning.gradient.batches import BatchLearner, weight_groups
 from kdcode.learning.gradient.gradients import sum_gradients
 from kdcode.learning.gradient.logits import first_logits
 from kdcode.learning.gradient.row_optimizer import RowOptimizer
-from kdcode.learning.solution import Best, Start, used_codewords
-from kdcode.learning.training_table import TrainingTable, squared_distances
+from kdcode.learning.gradient.tensors import (
+    Best,
+    TensorStart,
+    TensorTable,
+    generator_for,
+    squared_distances,
+    used_codewords,
+)
 from kdcode.nn.estimators import ESTIMATORS
 from kdcode.options import GradientOptions
 
@@ -45,7 +50,7 @@ class GradientLearner(BatchLearner):
         *("row_optimizer.mean_square", "row_optimizer.visits"),
     )
 
-    def __init__(self, training: TrainingTable, start: Start, options: GradientOptions, seed: int = 0) -> None:
+    def __init__(self, training: TensorTable, start: TensorStart, options: GradientOptions, seed: int = 0) -> None:
         super().__init__(training, start, options, seed)
         self.curvature = options.curvature
         self.gentle = start.origin == "learned"

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kdcode.arrays import CHUNK_ROWS
 from kdcode.codec_torch.lookup import lookup
-from kdcode.codec_torch.randomness import generator_for
-from kdcode.learning.solution import Start
-from kdcode.learning.training_table import TrainingTable
+from kdcode.learning.gradient.tensors import TensorStart, TensorTable
 from kdcode.nn.estimators import swap_costs
+from kdcode.randomness import random_for
 
 _SHARPNESS = 0.1
 _MARGIN = 0.1
 
 
-def first_logits(training: TrainingTable, start: Start, seed: int) -> Tensor:
+def first_logits(training: TensorTable, start: TensorStart, seed: int) -> Tensor:
     """(N, D, K) logits to start from.
 
     Near zero for a random start, whose codes mean nothing yet. For others the start's codes have the largest logits,
@@ -24,9 +24,9 @@ def first_logits(training: TrainingTable, start: Start, seed: int) -> Tensor:
     second-order model that the straight-through estimator uses.
     """
     spec, codes = start.module.spec, start.codes.long()
-    generator, shape = generator_for(seed, "logits"), (spec.code_length, spec.codebook_size)
-    logits = training.share.drawn(lambda rows: torch.empty(rows, *shape).normal_(0, 0.01, generator=generator))
-    logits = logits.to(codes.device)
+    random, shape = random_for(seed, "logits"), (spec.code_length, spec.codebook_size)
+    drawn = training.share.drawn(lambda rows: random.standard_normal((rows, *shape), dtype=np.float32))
+    logits = torch.from_numpy(drawn).mul_(0.01).to(codes.device)
     if start.origin == "random":
         return logits
     codebook = start.module.codebook.detach()

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from kdcode.arrays import CHUNK_ROWS
-from kdcode.codec_torch import BlockSumModule, CodecModule
+from kdcode.arrays import CHUNK_ROWS, IntArray
+from kdcode.codec import CodewordCodec
+from kdcode.codec_torch import BlockSumModule, CodecModule, LstmModule
 from kdcode.codec_torch.lookup import flat_codes, lookup
 from kdcode.learning.gradient.gradients import sum_gradients
+from kdcode.learning.gradient.tensors import (
+    TensorTable,
+    as_arrays,
+    as_tensors,
+    copied_weights,
+    squared_distances,
+    unused_codewords,
+)
 from kdcode.learning.linalg.least_squares import solve_codewords
 from kdcode.learning.progress import StepReport
 from kdcode.learning.run import Run, State
-from kdcode.learning.solution import Solution, copied_weights, unused_codewords
-from kdcode.learning.training_table import TrainingTable, squared_distances
+from kdcode.learning.training_table import TrainingTable
 from kdcode.nn.estimators import swap_costs
 
 _SWEEPS_PER_ROUND = 5
 _LBFGS_ITERATIONS = 15
 
 
-def refine(training: TrainingTable, found: Solution, rounds: int, run: Run, stage: int) -> Solution:
+class Found(NamedTuple):
+    """(N, D) codes, the module that composes them, and the network they came from."""
+
+    codes: Tensor
+    module: CodecModule
+    encoder: nn.Module | None = None
+
+
+def refine(training: TensorTable, found: Found, rounds: int, run: Run, stage: int) -> Found:
     """Alternate between the best weights for the codes and better codes for the weights; never worse.
 
     Args:
@@ -39,9 +56,10 @@ def refine(training: TrainingTable, found: Solution, rounds: int, run: Run, stag
 
     def resume(state: State) -> int:
         nonlocal codes, done
+        state = as_tensors(state, codes.device)
         if state["codes"].shape != codes.shape:
             raise ValueError(f"codes of shape {tuple(state['codes'].shape)}, expected {tuple(codes.shape)}")
-        codes, done = state["codes"].to(codes.device), state["round"]
+        codes, done = state["codes"], state["round"]
         module.load_state_dict(state["weights"])
         if encoder is not None:
             encoder.load_state_dict(state["encoder"])
@@ -57,13 +75,15 @@ def refine(training: TrainingTable, found: Solution, rounds: int, run: Run, stag
         changed = training.ranks.total(int((codes != before).sum())) / (training.share.total * codes.shape[1])
         unused = unused_codewords(codes, module.spec.codebook_size, training.ranks)
         report = StepReport(number, rounds, error, changed, 0.0, unused)
-        run.after_step(report, partial(_state, number, Solution(codes, module, encoder)))
-    return Solution(codes, module, encoder)
+        run.after_step(report, partial(_state, number, Found(codes, module, encoder)))
+    return Found(codes, module, encoder)
 
 
-def _state(number: int, found: Solution) -> State:
+def _state(number: int, found: Found) -> State:
     network = None if found.encoder is None else found.encoder.state_dict()
-    return {"round": number, "codes": found.codes, "weights": found.module.state_dict(), "encoder": network}
+    return dict(
+        as_arrays({"round": number, "codes": found.codes, "weights": found.module.state_dict(), "encoder": network})
+    )
 
 
 def swap_codewords(vectors: Tensor, codes: Tensor, module: CodecModule) -> Tensor:
@@ -102,7 +122,7 @@ def swap_codewords(vectors: Tensor, codes: Tensor, module: CodecModule) -> Tenso
     return found
 
 
-def solve_if_better(training: TrainingTable, codes: Tensor, module: CodecModule) -> float:
+def solve_if_better(training: TensorTable, codes: Tensor, module: CodecModule) -> float:
     """Solve for the weights, and go back where that did not lower the error."""
     before = training.error(codes, module)
     weights = copied_weights(module)
@@ -115,20 +135,27 @@ def solve_if_better(training: TrainingTable, codes: Tensor, module: CodecModule)
     return before
 
 
-def solve_weights(training: TrainingTable, codes: Tensor, module: CodecModule) -> None:
+def solve_weights(training: TensorTable, codes: Tensor, module: CodecModule) -> None:
     """Improve codewords and composition, in place, for fixed (N, D) codes: exactly for sums, else by L-BFGS."""
     if not isinstance(module, BlockSumModule) or (module.spec.basis and not module.spec.is_rotated):
         _lbfgs(training, codes, module)
         return
-    vectors = module.coordinates(training.vectors)
+    vectors = module.coordinates(training.vectors).detach().cpu().numpy()
+    chosen = codes.cpu().numpy()
     with torch.no_grad():
         for block in module.spec.blocks:
             words = module.codebook[block.positions, :, : block.width]
-            columns, part = vectors[:, block.columns].contiguous(), codes[:, block.positions].contiguous()
-            words.copy_(solve_codewords(columns, part, words.contiguous(), training.weights, ranks=training.ranks))
+            found = solve_codewords(
+                vectors[:, block.columns],
+                chosen[:, block.positions],
+                words.cpu().numpy(),
+                training.table.weights,
+                ranks=training.ranks,
+            )
+            words.copy_(torch.from_numpy(found))
 
 
-def _lbfgs(training: TrainingTable, codes: Tensor, module: CodecModule) -> None:
+def _lbfgs(training: TensorTable, codes: Tensor, module: CodecModule) -> None:
     """Full-batch quasi-Newton steps on all weights, gradients added up over chunks of rows."""
     optimizer = torch.optim.LBFGS(
         module.parameters(), max_iter=_LBFGS_ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
@@ -150,3 +177,18 @@ def _lbfgs(training: TrainingTable, codes: Tensor, module: CodecModule) -> None:
 
     optimizer.step(loss)
     optimizer.zero_grad()
+
+
+def rounded_lstm(
+    training: TrainingTable, codes: IntArray, module: LstmModule, *, refine: bool
+) -> tuple[IntArray, CodewordCodec]:
+    """What `kdcode.learning.rounding.rounded` does, for an LSTM: codewords are swapped where that helps."""
+    codec = module.to_codec()
+    if refine and module.spec.codebook_dtype != "float32":
+        module.load_codec(codec)
+        codes = codes.copy()
+        for start in range(0, len(codes), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            vectors = torch.from_numpy(training.uncentred(part))
+            codes[part] = swap_codewords(vectors, torch.from_numpy(codes[part]), module).numpy()
+    return codes, codec.scaled(training.scale)

@@ -19,28 +19,24 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from kdcode.arrays import FloatArray
 from kdcode.codec import CodewordSpec
 from kdcode.codec.codeword_spec import Block
-from kdcode.codec_torch.beam_search import encode_sums
-from kdcode.codec_torch.icm import SumSearch
-from kdcode.codec_torch.parallel import default_threads, parallel_chunks
-from kdcode.codec_torch.randomness import generator_for
+from kdcode.codec.sum_search import SumSearch
 from kdcode.evaluation.rate_distortion import gaussian_limit
 from kdcode.learning.additive.annealing import Schedule
 from kdcode.learning.additive.basis import allocated, sampled
 from kdcode.learning.additive.learner import AdditiveLearner
 from kdcode.learning.linalg.kmeans import kmeans, nearest
-from kdcode.learning.linalg.principal import complete_basis, principal_directions
-from kdcode.learning.linalg.products import multiply
+from kdcode.learning.linalg.principal import complete_basis, multiply, principal_directions
 from kdcode.learning.planned_table import PlannedTable
 from kdcode.learning.run import Run
 from kdcode.learning.starts import warm_start
 from kdcode.learning.training_table import TrainingTable, rows_of
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
+from kdcode.threads import default_threads, parallel_chunks
 
 _UNSEEN_ROWS = 2000
 _PRODUCT_BLOCKS, _SUM_BLOCKS = 4, 2
@@ -62,44 +58,44 @@ class Sample:
     """
 
     training: TrainingTable
-    unseen: Tensor
-    unseen_weights: Tensor
+    unseen: FloatArray
+    unseen_weights: FloatArray
     share: float
 
     @classmethod
-    def of(cls, table: PlannedTable, rows: int, options: CompressOptions, device: torch.device | str) -> Sample:
+    def of(cls, table: PlannedTable, rows: int, options: CompressOptions) -> Sample:
         """Draw so many rows, and up to 2,000 others."""
         order, chances = _drawn(table, rows, options.seed)
         picked, others = np.sort(order[:rows]), np.sort(order[rows : rows + _UNSEEN_ROWS])
-        training = TrainingTable.of(_some_rows(table, picked, chances), options, device)
+        training = TrainingTable.of(_some_rows(table, picked, chances), options)
         if not len(others) or (table.weights is not None and not table.weights[others].any()):
             return cls(training, training.vectors[:0], training.vectors[:0, 0], 1.0)
-        unseen = rows_of(_some_rows(table, others, chances), training.row_length, device)
+        unseen = rows_of(_some_rows(table, others, chances), training.row_length)
         counted = _some_rows(table, others, chances).weights
-        weights = torch.ones(len(unseen)) if counted is None else torch.from_numpy(np.array(counted)).float()
-        unseen = (unseen - training.shift) / (training.scale or 1.0)
-        return cls(training, unseen, weights.to(unseen), rows / len(table))
+        weights = np.ones(len(unseen)) if counted is None else np.asarray(counted)
+        unseen = (unseen - training.shift) / np.float32(training.scale or 1.0)
+        return cls(training, unseen, weights.astype(np.float32), rows / len(table))
 
     @cached_property
-    def rotated(self) -> tuple[Tensor, Tensor, Tensor]:
+    def rotated(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(d,) variances of the principal directions, and the (n, d) and (m, d) coordinates of both kinds of rows."""
         variances, directions = principal_directions(sampled(self.training.vectors))
         directions = complete_basis(directions, self.training.vectors.shape[1])
         return variances, multiply(self.training.vectors, directions), self.unseen @ directions
 
-    def coordinates(self, spec: CodewordSpec) -> tuple[Tensor, Tensor]:
+    def coordinates(self, spec: CodewordSpec) -> tuple[FloatArray, FloatArray]:
         """(n, d) and (m, d) coordinates of both kinds of rows, in the order in which blocks of a codec take them."""
         if not spec.is_rotated:
             return self.training.vectors, self.unseen
         variances, vectors, unseen = self.rotated
-        order = torch.tensor(allocated(variances, spec), device=vectors.device)
+        order = allocated(variances, spec)
         return vectors[:, order], unseen[:, order]
 
     @cached_property
     def unseen_variance(self) -> float:
         """What squared errors of unseen rows are relative to."""
-        centred = self.unseen - self.training.vectors.mean(dim=0)
-        return float(centred.square().sum(dim=1) @ self.unseen_weights)
+        centred = self.unseen - self.training.vectors.mean(axis=0)
+        return float(np.square(centred).sum(axis=1) @ self.unseen_weights)
 
 
 class Probed(NamedTuple):
@@ -120,7 +116,6 @@ class Probed(NamedTuple):
     round_seconds: float
 
 
-@torch.no_grad()
 def probe(sample: Sample, spec: CodewordSpec, schedule: Schedule, seed: int) -> Probed:
     """Learn some blocks of a codec on a sample, and estimate errors and times of all."""
     vectors, unseen = sample.coordinates(spec)
@@ -132,7 +127,7 @@ def probe(sample: Sample, spec: CodewordSpec, schedule: Schedule, seed: int) -> 
         rows = _BlockRows(_of_block(sample.training, vectors[:, columns]), unseen[:, columns], sample.unseen_weights)
         found[number] = _learned(rows, spec, spec.blocks[number], schedule, seed)
 
-    parallel_chunks(learn, list(chosen), vectors.device)
+    parallel_chunks(learn, list(chosen))
 
     def total(of: Callable[[_BlockProbed], float]) -> float:
         return sum(share * of(found[number]) for number, share in chosen.items())
@@ -147,7 +142,7 @@ def probe(sample: Sample, spec: CodewordSpec, schedule: Schedule, seed: int) -> 
     )
 
 
-def _chosen_blocks(spec: CodewordSpec, vectors: Tensor) -> dict[int, float]:
+def _chosen_blocks(spec: CodewordSpec, vectors: FloatArray) -> dict[int, float]:
     """Blocks to probe, at even distances among those of each width, and for how many blocks each of them stands."""
     bits = spec.code_length / spec.groups * math.log2(spec.codebook_size)
     limits = [block_limit(vectors[:, block.columns], bits) for block in spec.blocks]
@@ -178,19 +173,19 @@ class _BlockRows(NamedTuple):
     """One block's coordinates of the rows to learn from, and those of (m, w) others with their (m,) weights."""
 
     training: TrainingTable
-    unseen: Tensor
-    unseen_weights: Tensor
+    unseen: FloatArray
+    unseen_weights: FloatArray
 
 
-@torch.no_grad()
 def _learned(rows: _BlockRows, spec: CodewordSpec, block: Block, schedule: Schedule, seed: int) -> _BlockProbed:
     """Learn one block as a sum of its own."""
     own = CodewordSpec.named("linear", block.width, spec.codebook_size, block.length)
     vectors, weights = rows.training.vectors, rows.training.weights
     began = started = time.monotonic()
     if block.length == 1:
-        drawn = generator_for(seed, "probe")
-        words = kmeans(vectors, own.codebook_size, drawn, _ITERATIONS, weights, greedy=False)[None]
+        words = kmeans(vectors, own.codebook_size, np.random.default_rng(seed), _ITERATIONS, weights, greedy=False)[
+            None
+        ]
         distances = nearest(vectors, words[0])[1]
         seen = float(distances.sum() if weights is None else distances @ weights)
     else:
@@ -198,29 +193,30 @@ def _learned(rows: _BlockRows, spec: CodewordSpec, block: Block, schedule: Sched
         started = time.monotonic()
         learner = AdditiveLearner(rows.training, start, schedule, seed)
         seen = learner.run(Run(0)).error * rows.training.variance
-        words = learner.module.codebook.detach()
+        words = learner.model.codebook
     ended = time.monotonic()
     other = 0.0
     if len(rows.unseen):
-        codes = encode_sums(rows.unseen.contiguous(), words, beam=_BEAM, sweeps=_SWEEPS if block.length > 1 else 0)
-        other = float(SumSearch(words).distances(rows.unseen, codes) @ rows.unseen_weights)
+        search = SumSearch(words)
+        codes = search.encode(rows.unseen, beam=_BEAM, sweeps=_SWEEPS if block.length > 1 else 0)
+        other = float(search.distances(rows.unseen, codes) @ rows.unseen_weights)
     # A twelfth of a squared step in every coordinate, by position.
-    steps = words.abs().amax(dim=(1, 2)) / 127 if spec.codebook_dtype == "int8" else words.new_zeros(1)
-    rounding = float(steps.square().sum()) / 12 * block.width * len(vectors)
+    steps = np.abs(words).max(axis=(1, 2)) / 127 if spec.codebook_dtype == "int8" else np.zeros(1)
+    rounding = float(np.square(steps).sum()) / 12 * block.width * len(vectors)
     return _BlockProbed(seen, other, rounding, started - began, ended - started)
 
 
-def _of_block(training: TrainingTable, vectors: Tensor) -> TrainingTable:
+def _of_block(training: TrainingTable, vectors: FloatArray) -> TrainingTable:
     """A training table of some coordinates."""
-    squares = vectors.square().sum(dim=1)
+    squares = np.einsum("nd,nd->n", vectors, vectors)
     variance = float(squares.sum() if training.weights is None else squares @ training.weights)
-    return replace(training, vectors=vectors.contiguous(), shift=vectors.new_zeros(vectors.shape[1]), variance=variance)
+    shift = np.zeros(vectors.shape[1], dtype=np.float32)
+    return replace(training, vectors=np.ascontiguousarray(vectors), shift=shift, variance=variance)
 
 
-def block_limit(vectors: Tensor, bits: float) -> float:
+def block_limit(vectors: FloatArray, bits: float) -> float:
     """The rate-distortion limit of a Gaussian with the covariance of (n, w) rows: a squared error by row."""
-    scatter = (vectors.t() @ vectors).double() / max(1, len(vectors))
-    variances = torch.linalg.eigvalsh(scatter).clamp_min(0).cpu().numpy()
+    variances = np.linalg.eigvalsh((vectors.T @ vectors).astype(np.float64) / max(1, len(vectors))).clip(min=0)
     return gaussian_limit(variances, bits) * float(variances.sum())
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
 from kdcode.codec import CodecSpec, SizeLimit, Sizes
 from kdcode.codec.spec import TRANSFORM
-from kdcode.errors import OptionError
-from kdcode.learning.planned_table import PlannedTable
-from kdcode.learning.planning.clusters import is_clustered
-from kdcode.learning.planning.goal import FinalTable
+from kdcode.errors import MissingExtraError, OptionError
+from kdcode.learning.planned_table import FinalTable, PlannedTable
 from kdcode.learning.planning.predictor import Predictor
 from kdcode.learning.planning.search_space import (
     PRODUCT_SHARE,
@@ -27,6 +26,7 @@ from kdcode.learning.planning.search_space import (
     work_of,
 )
 from kdcode.learning.progress import OnCandidate
+from kdcode.learning.transform.design import Design, Designer
 from kdcode.options import CompressOptions
 
 PLANNED = (
@@ -39,8 +39,8 @@ _PROBES = {"fast": (4, 3), "normal": (5, 3), "best": (6, 5)}
 """By effort, how many codes without sums, and how many sums, are probed at most."""
 _QUICK_PROBES = (2, 1)
 _NO_NEED_OF_CODEWORDS = 0.15
-"""The error of transform codes up to which codewords are not tried, unless rows lie in clusters: there they have always
-been far behind."""
+"""The error of transform codes up to which codewords are not needed, unless rows lie in clusters: there they have
+always been far behind."""
 _SHORT_ROWS = 8
 """Bytes of rows below which codewords are always tried: rows of transform codes are of whole bytes."""
 _NO_NEED_OF_PRODUCTS = 0.5
@@ -64,6 +64,7 @@ class Candidate:
         relative_error: predicted, of `compress`.
         unseen_error: predicted, of rows that are not in the table, with the codec that `learn_codebook` learns from it.
         seconds: predicted, on this machine, of `compress`.
+        design: of transform codes, what learning begins with.
     """
 
     options: CompressOptions
@@ -72,6 +73,7 @@ class Candidate:
     relative_error: float
     unseen_error: float
     seconds: float
+    design: Design | None = field(default=None, compare=False, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Flat JSON values."""
@@ -117,60 +119,79 @@ class CandidateSearch:
         self.options = kept.changed(**{name: getattr(CompressOptions, name) for name in PLANNED})
         self.table, self.predictor, self.on_candidate = table, predictor, on_candidate
         self.final = final or FinalTable.like(table, len(table))
+        self._designer = Designer(table, self.final.rows, options)
         self._error = attrgetter("relative_error" if final is None else "unseen_error")
         self.done = self.most = 0
+        self._searches = 1
 
-    def within(self, limit: SizeLimit, *, quick: bool = False, searches: int = 1) -> list[Candidate]:
+    def within(
+        self, limit: SizeLimit, *, quick: bool = False, thorough: bool = False, searches: int = 1
+    ) -> list[Candidate]:
         """Candidates that keep to a limit, the best first.
 
         Args:
             limit: how small.
-            quick: whether fewer are probed.
+            quick: whether fewer are probed, and transform codes estimated from fewer rows.
+            thorough: whether codewords are probed even where there is no need of them.
             searches: how many there will be, this one among them; for the number of probes that is told.
 
         Raises:
             OptionError: nothing is small enough.
         """
-        found = [] if self.options.codewords else self._transform(limit)
+        self._searches = searches
+        found = [] if self.options.codewords else self._transform(limit, quick=quick)
         error = self._error(found[0]) if found else 1.0
-        suit_codewords = not found or self._suits_codewords(found[0])
-        if error <= _NO_NEED_OF_CODEWORDS and not suit_codewords:
+        needed = not found or self._may_be_worse(found[0])
+        if error <= _NO_NEED_OF_CODEWORDS and not needed and not thorough:
             return found
-        products, sums = _QUICK_PROBES if quick else _PROBES[self.options.effort]
-        self.most = max(self.most, searches * (2 * products + sums + 1))
-        if suit_codewords or error > _NO_NEED_OF_PRODUCTS:
-            found += self._products(limit, products)
-        best = min(map(self._error, found), default=1.0)
-        found += self._sums(limit, sums, _FAR_BEHIND * best)
+        try:
+            quick = quick or (thorough and not needed)
+            found += self._codewords(limit, error, quick=quick, products=needed or thorough)
+        except MissingExtraError as missing:
+            if not found:
+                raise
+            warnings.warn(f"codewords are left out of this plan: {missing}", stacklevel=2)
         if not found:
             raise OptionError(self._why_nothing(limit))
         found.sort(key=self._error)
         return found
 
-    def _suits_codewords(self, transform: Candidate) -> bool:
+    def _may_be_worse(self, transform: Candidate) -> bool:
         """Whether codewords may be better than transform codes, however little these lose."""
-        return float(transform.options.row_bytes or 0) < _SHORT_ROWS or is_clustered(self.table, self.options.seed)
+        is_clustered = transform.design is not None and transform.design.is_clustered
+        return float(transform.options.row_bytes or 0) < _SHORT_ROWS or is_clustered
 
-    def _transform(self, limit: SizeLimit) -> list[Candidate]:
+    def _transform(self, limit: SizeLimit, *, quick: bool) -> list[Candidate]:
         """Transform codes, where they can be: rows of so few bits that most coordinates are zero need codewords."""
         dim, rows = self.table.embedding_dim, self.final.rows
         most = limit.most_embedding(rows, dim, self.final.symbol_bytes)
-        if most is None or 8 * most < rows or self.options.scale_bits or self.options.loss != "squared":
+        if most is None or 8 * most < rows or self.options.scale_bits:
             return []
+        self._tell("transform")
+        try:
+            design = self._designer.design(most / rows, spare=self.final.spare, quick=quick)
+        except OptionError:  # nothing is left for rows
+            return []
+        if not design.is_full:
+            return []
+        most = min(most, design.enough_bytes)
         options = self.options.changed(
             composition=TRANSFORM, row_bytes=most / rows, rows_per_block=self._rows_per_block
         )
-        self._tell("transform")
-        try:
-            found = self.predictor.predict_transform(options, rows)
-        except OptionError:  # nothing is left for rows
-            return []
-        if found.enough_bytes < most:
-            most = found.enough_bytes
-            options = options.changed(row_bytes=most / rows)
-        sizes = Sizes(most - found.own_bytes, 0, found.own_bytes, self.final.symbol_bytes)
-        errors = (found.relative_error, found.relative_error)
-        return [Candidate(options, sizes, sizes.ratio(rows, dim), *errors, found.seconds)]
+        own = design.codec.spec.own_bytes
+        sizes = Sizes(most - own, 0, own, self.final.symbol_bytes)
+        errors = (design.relative_error, design.relative_error)
+        return [Candidate(options, sizes, sizes.ratio(rows, dim), *errors, design.seconds, design)]
+
+    def _codewords(self, limit: SizeLimit, error: float, *, quick: bool, products: bool) -> list[Candidate]:
+        """Codes with codewords; without sums only where these are asked for, or transform codes lose much."""
+        most_products, most_sums = _QUICK_PROBES if quick else _PROBES[self.options.effort]
+        self.most = max(self.most, self._searches * (2 * most_products + most_sums + 1))
+        found: list[Candidate] = []
+        if products or error > _NO_NEED_OF_PRODUCTS:
+            found = self._products(limit, most_products)
+        best = min([error, *map(self._error, found)])
+        return found + self._sums(limit, most_sums, _FAR_BEHIND * best)
 
     def _products(self, limit: SizeLimit, probes: int) -> list[Candidate]:
         """Codes without sums: rotated ones, and where a rotation is dear others too."""

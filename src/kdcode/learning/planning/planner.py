@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Unpack, cast
+from typing import Any, NamedTuple, Unpack, cast
 
 from kdcode.codec import SizeLimit
-from kdcode.codec_torch.parallel import using_threads
 from kdcode.errors import OptionError
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.checkpoint import Checkpoint, holding
 from kdcode.learning.identity import KnownTable, run_identity
-from kdcode.learning.planned_table import PlannedTable
+from kdcode.learning.planned_table import FinalTable, Goal, PlannedTable
 from kdcode.learning.planning.candidates import PLANNED, Candidate, CandidateSearch
-from kdcode.learning.planning.goal import FinalTable, Goal
 from kdcode.learning.planning.predictor import Predictor
 from kdcode.learning.progress import showing_candidates
 from kdcode.learning.run_settings import PlanKeywords, PlanSettings
+from kdcode.learning.transform.design import Design
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import CompressOptions
 from kdcode.table import VectorTable
+from kdcode.threads import using_threads
 
 _LARGEST_RATIO = 512.0
 _BISECTIONS = 6
 _DEFAULT_SETTINGS = PlanSettings()
+_DESIGN = "design"
+"""Where a checkpoint keeps the design, beside the options."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,19 @@ def plan(
     others: dict[str, Any] = {**keywords}
     settings = PlanSettings.take(others)
     chosen = (options or CompressOptions()).changed(**others)
-    return plan_for(as_table(table), Goal(size, bits, max_error), chosen, settings)
+    return plan_for(as_table(table), Goal(size, bits, max_error), chosen, settings, thorough=True)
+
+
+class Planned(NamedTuple):
+    """What a plan recommends.
+
+    Args:
+        options: to compress with.
+        design: of transform codes, what learning begins with.
+    """
+
+    options: CompressOptions
+    design: Design | None = None
 
 
 def plan_for(
@@ -77,6 +91,8 @@ def plan_for(
     settings: PlanSettings = _DEFAULT_SETTINGS,
     checkpoint: Checkpoint | None = None,
     final: FinalTable | None = None,
+    *,
+    thorough: bool = False,
 ) -> Plan:
     """The plan for a goal; probes that a checkpoint has are not made again, and new ones are kept in it.
 
@@ -93,13 +109,13 @@ def plan_for(
             checkpoint.save_probes(identity, probes)
 
     with using_threads(settings.threads), showing_candidates(settings.progress) as on_candidate:
-        predictor = Predictor(table, settings.device, known, on_new)
+        predictor = Predictor(table, known, on_new)
         search = CandidateSearch(table, options, predictor, on_candidate, final)
         if on_new is not None and not known:
             on_new(known)  # claims the file
         try:
             if goal.max_error is None:
-                return Plan(goal.limit, tuple(search.within(goal.limit)))
+                return Plan(goal.limit, tuple(search.within(goal.limit, thorough=thorough)))
             return _smallest_within(search, goal.max_error)
         except OptionError:
             if checkpoint is not None:
@@ -107,7 +123,7 @@ def plan_for(
             raise
 
 
-def planned_options(
+def planned(
     table: PlannedTable,
     options: CompressOptions,
     goal: Goal,
@@ -115,21 +131,24 @@ def planned_options(
     *,
     checkpoint: Checkpoint | None = None,
     final: FinalTable | None = None,
-) -> CompressOptions:
-    """The options that a plan recommends; taken from a checkpoint where it has them, and kept in it.
+) -> Planned:
+    """What a plan recommends; taken from a checkpoint where it has it, and kept in it.
 
     Raises:
         CheckpointError: the checkpoint belongs to another table, other options or another goal.
     """
     with holding(checkpoint):
         identity = "" if checkpoint is None else _identity(table, options, goal, final)
-        planned = None if checkpoint is None else checkpoint.load_plan(identity)
-        if planned is None:
-            found = plan_for(table, goal, options, settings, checkpoint, final)
-            planned = {name: getattr(found.recommended.options, name) for name in (*PLANNED, "rows_per_block")}
-            if checkpoint is not None:
-                checkpoint.save_plan(identity, planned)
-        return options.changed(**planned)
+        kept = None if checkpoint is None else checkpoint.load_plan(identity)
+        if kept is not None:
+            design = kept.pop(_DESIGN)
+            return Planned(options.changed(**kept), None if design is None else Design.of_values(design))
+        best = plan_for(table, goal, options, settings, checkpoint, final).recommended
+        found = {name: getattr(best.options, name) for name in (*PLANNED, "rows_per_block")}
+        if checkpoint is not None:
+            design = None if best.design is None else best.design.as_values()
+            checkpoint.save_plan(identity, {**found, _DESIGN: design})
+        return Planned(options.changed(**found), best.design)
 
 
 def _identity(table: PlannedTable, options: CompressOptions, goal: Goal, final: FinalTable | None) -> str:
@@ -168,4 +187,6 @@ def _smallest_within(search: CandidateSearch, max_error: float) -> Plan:
             high = limit.times or high
     if found is None:
         raise OptionError(f"max_error {max_error}: no setting that is at least twice as small comes that near")
-    return found
+    if found.recommended.design is None:
+        return found
+    return Plan(found.limit, tuple(search.within(found.limit)))  # from all rows of the sample

@@ -8,20 +8,16 @@ times a share that hardly depends on the table, is what is missing at N = ∞. `
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdcode.codec import CodewordSpec
-from kdcode.errors import OptionError
-from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.planned_table import PlannedTable
-from kdcode.learning.planning.block_probe import Probed, Sample, probe
-from kdcode.learning.transform.design import design_codec
 from kdcode.options import CompressOptions
+
+if TYPE_CHECKING:
+    from kdcode.learning.planning.block_probe import Probed, Sample
 
 
 @dataclass(frozen=True)
@@ -68,10 +64,6 @@ _LEFT_TO_TEST = 20
 """One of so many rows is left to test with, where the table has too few for samples of both kinds."""
 _MOST_WORK = 1 << 27
 """Additions of a sweep of a probe over all its rows from which it has few rows."""
-_DESIGN_TIMES = 5
-"""How many times as long as an estimate making a transform codec takes."""
-_ROWS_PER_DESIGN = 50_000
-"""Rows that are coded in about as long as making a transform codec takes."""
 _ALL_ROWS_PER_CENTROID = 256
 """Rows per centroid that k-means looks at."""
 _PRODUCT_TIMES = 1.75
@@ -92,28 +84,11 @@ class Prediction(NamedTuple):
     seconds: float
 
 
-class TransformPrediction(NamedTuple):
-    """What transform codes are expected to come to, for rows of the table and for others alike.
-
-    Args:
-        relative_error: of all rows.
-        own_bytes: what rotation and tables take.
-        seconds: of a run of `compress`.
-        enough_bytes: of everything, with which nothing more is gained; often as many as were asked for.
-    """
-
-    relative_error: float
-    own_bytes: int
-    seconds: float
-    enough_bytes: int
-
-
 class Predictor:
     """Predicts errors and times of settings for one table; each is probed once.
 
     Args:
         table: what is to be compressed.
-        device: where to probe.
         known: predictions from before, by name.
         on_new: called with all predictions by name after each new one.
     """
@@ -121,33 +96,13 @@ class Predictor:
     def __init__(
         self,
         table: PlannedTable,
-        device: torch.device | str,
         known: dict[str, list[float]] | None = None,
         on_new: Callable[[dict[str, list[float]]], None] | None = None,
     ) -> None:
-        self.table, self.device = table, device
+        self.table = table
         self._known = dict(known or {})
         self._on_new = on_new
         self._samples: dict[int, Sample] = {}
-
-    def predict_transform(self, options: CompressOptions, rows: int) -> TransformPrediction:
-        """The prediction for transform codes of a final table of `rows` rows: they are made for a sample.
-
-        Raises:
-            OptionError: so few bytes that nothing is left for rows.
-        """
-        name = f"transform {rows} {options.row_bytes} {options.rows_per_block} {options.effort}"
-        if name not in self._known:
-            started = time.monotonic()
-            found = design_codec(self.table, rows, options, quick=True)
-            if not found.is_full:
-                raise OptionError("size: rows of transform codes cannot be made as long as they may be")
-            seconds = time.monotonic() - started
-            own = float(found.codec.spec.own_bytes)
-            self._remember(name, [found.relative_error, own, seconds, float(found.enough_bytes)])
-        error, own, seconds, enough = self._known[name]
-        seconds *= _DESIGN_TIMES * (1 + rows / _ROWS_PER_DESIGN)
-        return TransformPrediction(error, int(own), seconds, int(enough))
 
     def predict(self, options: CompressOptions) -> Prediction:
         """The error and the time of a run with these options."""
@@ -162,6 +117,9 @@ class Predictor:
             self._on_new(self._known)
 
     def _predict(self, options: CompressOptions) -> Prediction:
+        from kdcode.learning.additive.annealing import SCHEDULES  # here, since plans of transform codes probe nothing
+        from kdcode.learning.planning.block_probe import probe
+
         spec = options.spec(self.table.embedding_dim)
         sample = self._sample(probe_rows(spec, len(self.table), options.effort), options)
         found = probe(sample, spec, SCHEDULES["fast"], options.seed)
@@ -170,8 +128,10 @@ class Predictor:
         return Prediction(error, unseen, _seconds(found, spec, sample, options.effort))
 
     def _sample(self, rows: int, options: CompressOptions) -> Sample:
+        from kdcode.learning.planning.block_probe import Sample
+
         if rows not in self._samples:
-            self._samples[rows] = Sample.of(self.table, rows, options, self.device)
+            self._samples[rows] = Sample.of(self.table, rows, options)
         return self._samples[rows]
 
 
@@ -231,6 +191,8 @@ def _share(spec: CodewordSpec) -> float:
 
 def _seconds(found: Probed, spec: CodewordSpec, sample: Sample, effort: str) -> float:
     """How long a whole run takes: k-means looks at so many rows and no more, rounds at all of them."""
+    from kdcode.learning.additive.annealing import SCHEDULES
+
     rows = len(sample.training)
     most = _ALL_ROWS_PER_CENTROID * spec.codebook_size
     start = found.start_seconds * min(most, rows / sample.share) / min(most, rows)

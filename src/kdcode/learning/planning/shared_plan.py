@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
-import torch
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.learning.identity import KnownTable, TableContent
@@ -54,10 +53,9 @@ def _answer(shard: TableShard, asked: str, rows: IntArray | None) -> FloatArray 
     """What all ranks do when rank 0 asks; its result is for rank 0."""
     ranks, table = shard.share.ranks, shard.table
     if asked == _ROWS:
-        vectors = torch.from_numpy(np.ascontiguousarray(table.matrix))
-        return shard.share.fetch(vectors, torch.from_numpy(np.asarray(rows, dtype=np.int64))).numpy()
+        return shard.share.fetch(table.matrix, np.asarray(rows, dtype=np.int64))
     own = table.norms if asked == _NORMS else table.weights
-    return ranks.rows_to_first(torch.from_numpy(np.ascontiguousarray(own))).numpy()
+    return ranks.rows_to_first(np.ascontiguousarray(own))
 
 
 class _RowsOfAll(KnownTable):

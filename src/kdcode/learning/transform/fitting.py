@@ -19,8 +19,8 @@ from kdcode.codec.transform.level_tables import MAX_CONTEXTS, LevelTables
 from kdcode.codec.transform.spec import MAX_CLASSES, MOST_SIDES
 from kdcode.evaluation.rate_distortion import water_level
 from kdcode.learning.transform.coding import encoded
-from kdcode.learning.transform.draft import Draft
 from kdcode.learning.transform.level_statistics import LevelStatistics, counted_sides
+from kdcode.learning.transform.quantizer import Quantizer
 from kdcode.learning.transform.rotation import Rotation
 from kdcode.learning.transform.row_lengths import with_spare_lengths
 
@@ -58,16 +58,16 @@ class Outcome:
     """What coding a sample came to.
 
     Args:
-        draft: the tables that follow from it, and a step that brings rows nearer to their length.
+        quantizer: the tables that follow from it, and a step that brings rows nearer to their length.
         bits: of a block on average, without its class.
         error: squared, of all blocks together.
         slope: by how much the error of all blocks falls with a bit more for each.
         lengths: (n,) bytes of the blocks.
-        expected: (n,) bytes that the blocks are expected to take with the step of `draft`.
-        stored: the tables of `draft` with the weights alone that are worth storing.
+        expected: (n,) bytes that the blocks are expected to take with the step of `quantizer`.
+        stored: the tables of `quantizer` with the weights alone that are worth storing.
     """
 
-    draft: Draft
+    quantizer: Quantizer
     bits: float
     error: float
     slope: float
@@ -132,50 +132,54 @@ class Fit:
         """The sum of (n,) numbers of rows, each counted by its weight."""
         return float(numbers.sum() if self.weights is None else numbers @ self.weights)
 
-    def natural(self, bits: float, trade: float, before: Draft | None = None) -> Outcome:
-        """Rows of any length, of so many bits on average; it takes less time from a draft for about as many."""
+    def natural(self, bits: float, trade: float, before: Quantizer | None = None) -> Outcome:
+        """Rows of any length, of so many bits on average; it takes less time from a quantizer for about as many."""
         longest = np.sqrt(np.square(self.extremes / self.spread).mean(axis=1).max(initial=1))
         every = int((_LONGEST * bits + len(self.spread) * np.log2(max(longest, 1.0))) / 8) + 48
         lengths = tuple(range(0, every, -(-every // MAX_CLASSES)))
-        draft = self._first(bits, trade, lengths) if before is None else replace(before, trade=trade)
+        quantizer = self._first(bits, trade, lengths) if before is None else replace(before, trade=trade)
         least, last = math.inf, None
         for _ in range(_NATURAL_ROUNDS):
-            found = self._coded(draft, bits)
-            used = replace(found, draft=draft)
+            found = self._coded(quantizer, bits)
+            used = replace(found, quantizer=quantizer)
             if last is not None and (last.bits - bits) * (used.bits - bits) < 0:  # the step went too far
-                step = self._secant_step(last, used, bits) or found.draft.step
-                found = replace(found, draft=self._with_step(found.draft, step))
-            draft, last = self._renewed(found, lengths), used
+                step = self._secant_step(last, used, bits) or found.quantizer.step
+                found = replace(found, quantizer=self._with_step(found.quantizer, step))
+            quantizer, last = self._renewed(found, lengths), used
             if abs(found.bits - bits) <= _NATURALLY_CLOSE * bits:
                 if found.cost(bits) > (1 - _NATURAL_GAIN) * least:
                     break
                 least = found.cost(bits)
-        return replace(found, draft=draft)
+        return replace(found, quantizer=quantizer)
 
     def with_fewer_contexts(self, natural: Outcome, blocks: int) -> Fit | None:
         """The same with contexts that lie farther apart, if the tables of so many blocks cost more than that loses."""
         bits = 8.0 * natural.stored.nbytes / blocks
         now = self.statistics.octaves
-        active = float((self.spread > _ACTIVE * natural.draft.step).sum())
+        active = float((self.spread > _ACTIVE * natural.quantizer.step).sum())
         best = min(_OCTAVES, key=lambda octaves: bits * now / octaves + _LOST_PER_SQUARE * octaves**2 * active)
         if best <= now:
             return None
-        statistics = replace(self.statistics, octaves=best)
+        return self.with_octaves(best)
+
+    def with_octaves(self, octaves: float) -> Fit:
+        """The same with contexts so far apart."""
+        statistics = replace(self.statistics, octaves=octaves)
         return Fit(self.coordinates, self.extremes, self.states, self.weights, statistics, self.together, self.named)
 
     def with_classes(self, natural: Outcome, bits: float, classes: int) -> Outcome:
         """Rows of so many lengths at most, and tables as they are stored."""
-        needed = self._lengths_of_extremes(natural.draft)
+        needed = self._lengths_of_extremes(natural.quantizer)
         lengths = with_spare_lengths(np.concatenate([natural.lengths, needed]), classes, bits / 8)
         if len(lengths) == 1:  # so that bits will not tell any more whether the step is right
-            again = self._coded(natural.draft, bits)
-            stored = replace(again.draft, tables=again.stored).with_room_for_zeros()
-            natural = replace(natural, draft=self.adjusted(replace(again, draft=stored), bits).draft)
-        draft = self._renewed(natural, lengths)
+            again = self._coded(natural.quantizer, bits)
+            stored = replace(again.quantizer, tables=again.stored).with_room_for_zeros()
+            natural = replace(natural, quantizer=self.adjusted(replace(again, quantizer=stored), bits).quantizer)
+        quantizer = self._renewed(natural, lengths)
         least = math.inf
         for _ in range(_CLASS_ROUNDS):
-            found = self._coded(draft, bits)
-            draft = found.draft
+            found = self._coded(quantizer, bits)
+            quantizer = found.quantizer
             if found.cost(bits) > (1 - _CLASS_GAIN) * least:
                 break
             least = found.cost(bits)
@@ -189,43 +193,43 @@ class Fit:
         """
         best, least = found, math.inf
         for _ in range(_STORED_ROUNDS):
-            stored = replace(found.draft, tables=found.stored).with_room_for_zeros()
+            stored = replace(found.quantizer, tables=found.stored).with_room_for_zeros()
             found = self._coded(stored, bits)
             if found.cost(bits) > (1 - _CLASS_GAIN) * least:
                 break
-            best, least = replace(found, draft=stored), found.cost(bits)
+            best, least = replace(found, quantizer=stored), found.cost(bits)
         return best
 
     def adjusted(self, found: Outcome, bits: float) -> Outcome:
         """The same with a step that suits so many bits; the tables stay as they are."""
-        draft, before = found.draft, None
+        quantizer, before = found.quantizer, None
         for _ in range(_ADJUSTMENTS):
-            found = self._coded(draft, bits)
-            step, found = found.draft.step, replace(found, draft=draft)
+            found = self._coded(quantizer, bits)
+            step, found = found.quantizer.step, replace(found, quantizer=quantizer)
             if abs(found.bits - bits) <= _CLOSE * bits:
                 break
             if before is not None:
                 step = self._secant_step(before, found, bits) or step
-            draft, before = self._with_step(draft, step), found
+            quantizer, before = self._with_step(quantizer, step), found
         return found
 
-    def _with_step(self, draft: Draft, step: float) -> Draft:
+    def _with_step(self, quantizer: Quantizer, step: float) -> Quantizer:
         """The same with another step, and room for the levels that it leads to."""
-        return replace(draft, step=step, largest=max(draft.largest, self._largest(step)))
+        return replace(quantizer, step=step, largest=max(quantizer.largest, self._largest(step)))
 
     def _secant_step(self, one: Outcome, other: Outcome, bits: float) -> float | None:
         """The step that should give so many bits, by the secant through two outcomes; None if bits do not fall with it.
 
         Where most coordinates are zero, bits change less with the step than the rule of `_coded` expects.
         """
-        octaves = math.log2(other.draft.step / one.draft.step)
+        octaves = math.log2(other.quantizer.step / one.quantizer.step)
         if octaves == 0 or (other.bits - one.bits) / octaves >= 0:
             return None
         change = (bits - other.bits) * octaves / (other.bits - one.bits)
-        return self._coarse_enough(other.draft.step * 2.0 ** float(np.clip(change, -_MOST_OCTAVES, _MOST_OCTAVES)))
+        return self._coarse_enough(other.quantizer.step * 2.0 ** float(np.clip(change, -_MOST_OCTAVES, _MOST_OCTAVES)))
 
-    def _first(self, bits: float, trade: float, lengths: tuple[int, ...]) -> Draft:
-        """A draft with the tables of normal coordinates, which are the same for rows of all lengths."""
+    def _first(self, bits: float, trade: float, lengths: tuple[int, ...]) -> Quantizer:
+        """A quantizer with the tables of normal coordinates, which are the same for rows of all lengths."""
         zeros, count = self.statistics.zeros, len(self.spread)
         bits = max(1.0, bits - self._number_bits)
         of_others = max(bits, (bits - count * self.statistics.bits_of_zeros) / (1 - zeros))
@@ -236,7 +240,7 @@ class Fit:
         offsets = np.zeros(len(lengths), dtype=np.int64)
         centroids = None if self.named is None else self.named.centroids
         own = (self._largest(step), self.states, trade, self.together, centroids)
-        return Draft(step, lengths, contexts, offsets, tables, sides, *own).with_room_for_zeros()
+        return Quantizer(step, lengths, contexts, offsets, tables, sides, *own).with_room_for_zeros()
 
     def _contexts(self, step: float) -> IntArray:
         """(d,) contexts of coordinates."""
@@ -249,17 +253,17 @@ class Fit:
     def _largest(self, step: float) -> int:
         return min(_MOST_LEVEL, int(self.reach / (2 * step)) + 2)
 
-    def _renewed(self, found: Outcome, lengths: tuple[int, ...]) -> Draft:
-        """The draft that follows from an outcome: other lengths, and contexts that suit its step and these lengths."""
-        draft = found.draft
-        contexts = self._contexts(draft.step)
-        largest = max(draft.largest, self._largest(draft.step))
-        tables = draft.tables
+    def _renewed(self, found: Outcome, lengths: tuple[int, ...]) -> Quantizer:
+        """What follows from an outcome: other lengths, and contexts that suit its step and these lengths."""
+        quantizer = found.quantizer
+        contexts = self._contexts(quantizer.step)
+        largest = max(quantizer.largest, self._largest(quantizer.step))
+        tables = quantizer.tables
         offsets = self._offsets(found, lengths)
         count = min(MAX_CONTEXTS, int(contexts.max() + max(0, offsets.max())) + 1)
         tables = tables.extended(self.statistics.computed_tables(count, largest)).cut(count)
         return replace(
-            draft,
+            quantizer,
             lengths=lengths,
             contexts=np.minimum(contexts, tables.count - 1),
             offsets=offsets,
@@ -274,9 +278,9 @@ class Fit:
         for other reasons, so that the scale of long rows is not as large as that: by how much a regression tells.
         """
         offsets = np.arange(-_MOST_OFFSET, _MOST_OFFSET)
-        spread = self.spread / found.draft.step * 2.0 ** (self.statistics.octaves * offsets[:, None])
+        spread = self.spread / found.quantizer.step * 2.0 ** (self.statistics.octaves * offsets[:, None])
         bits = 0.5 * np.log2(1 + np.square(_ENTROPY * spread)).sum(axis=1)
-        heard = np.square(self.spread) / (np.square(self.spread) + found.draft.step**2 / 3)
+        heard = np.square(self.spread) / (np.square(self.spread) + found.quantizer.step**2 / 3)
         energy = (np.square(self.coordinates / self.spread) * heard).sum(axis=1) / heard.sum()
         scale = np.log2(energy + 1e-9) / 2 / self.statistics.octaves
         bits += self._number_bits
@@ -287,21 +291,21 @@ class Fit:
         low, high = max(scale.min(), -_MOST_OFFSET), min(scale.max() + 1, _MOST_OFFSET - 1)
         return np.asarray(np.rint(np.clip(wanted, low, high)), dtype=np.int64)
 
-    def _lengths_of_extremes(self, draft: Draft) -> IntArray:
+    def _lengths_of_extremes(self, quantizer: Quantizer) -> IntArray:
         """(m,) bytes that the longest rows take."""
         numbers = None if self.named is None else self.named.of_extremes
-        found = encoded(draft.codec(self._plain), self.extremes.reshape(-1, self.dim), numbers=numbers)
-        return np.asarray(np.array(draft.lengths)[found.classes])
+        found = encoded(quantizer.codec(self._plain), self.extremes.reshape(-1, self.dim), numbers=numbers)
+        return np.asarray(np.array(quantizer.lengths)[found.classes])
 
-    def _coded(self, draft: Draft, bits: float) -> Outcome:
-        codec = draft.codec(self._plain)
+    def _coded(self, quantizer: Quantizer, bits: float) -> Outcome:
+        codec = quantizer.codec(self._plain)
         weights = None if self.weights is None else np.repeat(self.weights, self.together)
         numbers = None if self.named is None else self.named.numbers
         found = encoded(codec, self.coordinates.reshape(-1, self.dim), weights, numbers=numbers)
-        lengths = np.array(draft.lengths)[found.classes]
+        lengths = np.array(quantizer.lengths)[found.classes]
         taken = 8.0 * float(lengths.mean())
-        tables = self.statistics.counted_tables(codec, found, draft.largest)
-        scaled = (self.coordinates / np.float32(draft.step)).astype(np.float32)
+        tables = self.statistics.counted_tables(codec, found, quantizer.largest)
+        scaled = (self.coordinates / np.float32(quantizer.step)).astype(np.float32)
         away = scaled - found.multiples
         first = away.reshape(-1, self.dim)[:: self.together, :MOST_SIDES]
         sides = counted_sides(first)
@@ -309,11 +313,11 @@ class Fit:
         known = np.arange(first.shape[1]) < found.others[:, 1:2]
         with_sides = np.abs(np.abs(first) - codec.side_of)
         lost += (known * (np.square(with_sides, dtype=np.float64) - np.square(first, dtype=np.float64))).sum(axis=1)
-        errors = draft.step**2 * lost
+        errors = quantizer.step**2 * lost
         active = (np.abs(scaled) > _ACTIVE).sum(axis=1)
         octaves = float(np.clip((taken - bits) / self._not_zero, -_MOST_OCTAVES, _MOST_OCTAVES))
-        step = self._coarse_enough(draft.step * 2.0**octaves)
-        after = replace(self._with_step(draft, step), tables=tables.whole, sides=sides).with_room_for_zeros()
+        step = self._coarse_enough(quantizer.step * 2.0**octaves)
+        after = replace(self._with_step(quantizer, step), tables=tables.whole, sides=sides).with_room_for_zeros()
         expected = np.maximum(lengths - active * octaves / 8, 0)
-        slope = draft.trade * draft.step**2 * len(scaled)
+        slope = quantizer.trade * quantizer.step**2 * len(scaled)
         return Outcome(after, taken, self.weighted(errors), slope, lengths, expected, tables.stored)

@@ -1,4 +1,4 @@
-"""Draft: a transform codec on its way."""
+"""Quantizer: what a transform codec consists of beside its rotation, while it is fitted."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ALIKE = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
-    """What a codec will be made of.
+class Quantizer:
+    """What a codec consists of beside its rotation.
 
     Args:
         step: of all rows.
@@ -117,7 +117,7 @@ class Draft:
                     break
         return np.array(sizes, dtype=np.uint8), np.array(contexts, dtype=np.uint8)
 
-    def with_room_for_zeros(self) -> Draft:
+    def with_room_for_zeros(self) -> Quantizer:
         """The same with a longest class that rows of zeros fit into: what fits into no other has to go somewhere."""
         contexts = np.clip(self.contexts + self.offsets[-1], 0, self.tables.count - 1)
         zeros = self.together * float(self.tables.zero_bits[contexts].sum())

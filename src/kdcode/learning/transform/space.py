@@ -1,4 +1,4 @@
-"""Where a transform codec begins: a rotation, perhaps centroids, and rows of any length coded so."""
+"""The space that rows are quantized in: a rotation, perhaps centroids; chosen by coding some rows in it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kdcode.arrays import FloatArray
+from kdcode.arrays import FloatArray, IntArray
 from kdcode.codec.transform.centroids import Centroids
 from kdcode.errors import OptionError
 from kdcode.learning.planned_table import PlannedTable
-from kdcode.learning.transform.budget import MOST_BITS, Budget
-from kdcode.learning.transform.clusters import PRICED_BITS, chosen_clusters, rotated_centroids
+from kdcode.learning.transform.clusters import ClusterSearch, rotated_centroids
 from kdcode.learning.transform.fitting import Fit, NamedCentroids, Outcome
 from kdcode.learning.transform.level_statistics import LevelStatistics
 from kdcode.learning.transform.plain_basis import better_basis
 from kdcode.learning.transform.rotation import Rotation, chosen_rotation
-from kdcode.learning.transform.sampling import TableSample
+from kdcode.learning.transform.row_lengths import MOST_BITS, Budget
+from kdcode.learning.transform.sampling import ScaledRows, TableSample
 
 USUAL_CLASSES = 16
 _TABLE_BYTES = 1500
@@ -26,19 +26,49 @@ _ROWS_AT_ONCE = 4096
 
 
 class Space(NamedTuple):
-    """What rows become before they are quantized: rotated, and measured from the nearest centroid, if there are any."""
+    """What rows become before they are quantized: rotated, and measured from the nearest centroid, if there are any.
+
+    Args:
+        rotation: of vectors.
+        centroids: or None.
+        signs: whether any coordinate may be negative.
+    """
 
     rotation: Rotation
     centroids: Centroids | None
+    signs: bool
 
     @property
     def nbytes(self) -> int:
         """Bytes that it takes."""
         return self.rotation.nbytes + (0 if self.centroids is None else self.centroids.nbytes)
 
+    def placed(self, rows: ScaledRows) -> tuple[FloatArray, IntArray | None]:
+        """(n, d) coordinates of rows, scaled by their weights, and the (n,) numbers of their centroids."""
+        coordinates, numbers = self.rotation.rotated(rows.vectors), None
+        if self.centroids is not None:
+            numbers = self.centroids.nearest(coordinates, 0.0)
+            coordinates = coordinates - self.centroids.vectors[numbers]
+        return rows.scaled(coordinates), numbers
+
+    def fit(self, sample: TableSample, states: int, budget: Budget) -> Fit:
+        """A sample as codecs are fitted to it."""
+        levels = budget.together * budget.dim
+        (coordinates, numbers), (extremes, others) = (self.placed(rows) for rows in (sample.rows, sample.extremes))
+        coordinates, extremes = coordinates.reshape(-1, levels), extremes.reshape(-1, levels)
+        statistics = LevelStatistics(
+            share=len(coordinates) / budget.blocks, zeros=_share_of_zeros(coordinates), signs=self.signs
+        )
+        weights = sample.rows.left_weights
+        named = None
+        if self.centroids is not None and numbers is not None and others is not None:
+            named = NamedCentroids(self.centroids.blank(), numbers, others)
+        own = None if weights is None else weights[:: budget.together]
+        return Fit(coordinates, extremes, states, own, statistics, budget.together, named)
+
 
 @dataclass(frozen=True, eq=False)
-class Beginning:
+class FittedSpace:
     """A space, and what came of coding rows of any length in it.
 
     Args:
@@ -56,14 +86,19 @@ class Beginning:
     natural: Outcome
 
     @property
+    def bits(self) -> float:
+        """Bits that a block may have."""
+        return self.budget.bits(self.own_bytes, USUAL_CLASSES)
+
+    @property
     def expected(self) -> float:
         """The squared error of the sample that is to be expected."""
-        return self.natural.cost(self.budget.bits(self.own_bytes, USUAL_CLASSES))
+        return self.natural.cost(self.bits)
 
 
-def best_beginning(
-    table: PlannedTable, sample: TableSample, budget: Budget, settings: tuple[int, float], seed: int
-) -> Beginning:
+def best_space(
+    table: PlannedTable, sample: TableSample, budget: Budget, settings: tuple[int, float], search: ClusterSearch
+) -> FittedSpace:
     """The space in which the sample loses least: centroids are tried where they promise something.
 
     Args:
@@ -71,7 +106,7 @@ def best_beginning(
         sample: of the same table.
         budget: what blocks may take.
         settings: states of the trellis, and λ.
-        seed: of the rows that centroids are learned from.
+        search: for centroids.
 
     Raises:
         OptionError: nothing is left for rows.
@@ -80,48 +115,28 @@ def best_beginning(
     rotation = chosen_rotation(sample.mean, sample.covariance, rows, bits)
     basis = better_basis(rotation, sample.rows, rows, bits)
     signs = _has_negative(table, basis)
-    plain = _begun(sample, Space(basis, None), budget, settings, signs=signs)
+    plain = _fitted(Space(basis, None, signs), sample, budget, settings)
     # Rows that are better left as they are have zeros, which centroids would do away with.
-    clusters = chosen_clusters(table, sample, rows, bits, seed) if basis is rotation and signs else None
+    clusters = search.best(bits) if basis is rotation and signs else None
     if clusters is None:
         return plain
-    left = bits - clusters.bits - PRICED_BITS * clusters.vectors.size / rows
-    rotation = chosen_rotation(sample.mean, clusters.covariance, rows, left)
-    space = Space(rotation, rotated_centroids(clusters, rotation, rows, bits))
+    rotation = chosen_rotation(sample.mean, clusters.covariance, rows, bits - clusters.taken_bits(rows))
+    space = Space(rotation, rotated_centroids(clusters, rotation, rows, bits), signs)
     try:
-        found = _begun(sample, space, budget, settings, signs=True)
+        found = _fitted(space, sample, budget, settings)
         return found if found.expected < plain.expected else plain
     except OptionError:  # they take too many bytes
         return plain
 
 
-def _begun(sample: TableSample, space: Space, budget: Budget, settings: tuple[int, float], *, signs: bool) -> Beginning:
+def _fitted(space: Space, sample: TableSample, budget: Budget, settings: tuple[int, float]) -> FittedSpace:
     states, trade = settings
-    fit = _fit_of(sample, space, states, budget, signs=signs)
+    fit = space.fit(sample, states, budget)
     statistics = fit.statistics
     budget = replace(budget, most_bits=statistics.bits_of_zeros + (1 - statistics.zeros) * MOST_BITS)
     own = space.nbytes + budget.dim
     natural = fit.natural(budget.bits(own + _TABLE_BYTES, USUAL_CLASSES), trade)
-    return Beginning(space, fit, budget, own + natural.stored.nbytes, natural)
-
-
-def _fit_of(sample: TableSample, space: Space, states: int, budget: Budget, *, signs: bool) -> Fit:
-    """The sample as what codecs are fitted to."""
-    levels = budget.together * budget.dim
-    parts, numbers = [], []
-    for some in (sample.rows, sample.extremes):
-        coordinates = space.rotation.rotated(some.vectors)
-        if space.centroids is not None:
-            numbers.append(space.centroids.nearest(coordinates, 0.0))
-            coordinates = coordinates - space.centroids.vectors[numbers[-1]]
-        parts.append(some.scaled(coordinates).reshape(-1, levels))
-    coordinates, extremes = parts
-    weights = sample.rows.left_weights
-    zeros = _share_of_zeros(coordinates)
-    statistics = LevelStatistics(share=len(coordinates) / budget.blocks, zeros=zeros, signs=signs)
-    own = None if weights is None else weights[:: budget.together]
-    named = None if space.centroids is None else NamedCentroids(space.centroids.blank(), *numbers)
-    return Fit(coordinates, extremes, states, own, statistics, budget.together, named)
+    return FittedSpace(space, fit, budget, own + natural.stored.nbytes, natural)
 
 
 def _share_of_zeros(coordinates: FloatArray) -> float:
