@@ -1,4 +1,5 @@
 // Searches and scores of transform codes for Python; see bindings.cpp.
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -8,7 +9,7 @@
 namespace kdcode {
 namespace {
 
-constexpr std::size_t most_queries = 1024;
+constexpr std::size_t most_queries = 1024, queries_at_once = 64;
 
 // Queries with their codec, which stays as long as they do.
 struct HeldQueries {
@@ -72,14 +73,16 @@ void bind_score_int8(const Matrix<std::int8_t>& numbers, const Vector<float>& sc
                      std::size_t first, std::size_t stop, const Array<float, 2>& scores) {
   const std::size_t rows = numbers.shape(0), dim = numbers.shape(1), count = queries.shape(0);
   expect(dim >= 1 && dim <= widest_planes, "rows of int8 have 1 to 65,536 columns");
-  expect(count >= 1 && count <= most_queries, "there are 1 to 1,024 queries at a time");
   expect(first <= stop && stop <= rows, "scores are those from one row to another");
   expect_shape(scales, "the scales", {rows});
   expect_shape(queries, "the queries", {count, dim});
   expect_shape(scores, "the scores", {count, rows});
-  const ReleaseGil released((stop - first) * dim);
-  score_rows(QueryPlanes(queries.span(), count, most_planes), {numbers.data(), scales.data(), rows, dim}, first, stop,
-             scores.data(), rows);
+  const ReleaseGil released((stop - first) * dim * count);
+  for (std::size_t start = 0; start < count; start += queries_at_once) {
+    const std::size_t some = std::min(queries_at_once, count - start);
+    const QueryPlanes planes(queries.span().subspan(start * dim, some * dim), some, most_planes);
+    score_rows(planes, {numbers.data(), scales.data(), rows, dim}, first, stop, scores.data() + start * rows, rows);
+  }
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ std::vector<double> LevelQueries::columns(const Transform& codec, std::span<cons
   for (std::size_t query = 0; query < count; ++query) {
     const double* own = rotated.data() + query * codec.dim();
     std::copy_n(own, codec.levels().active(), found.data() + query * all);
-    for (std::size_t side = 0; side < codec.sides_.size(); ++side) {
+    for (std::size_t side = 0; side < std::min(codec.sides_.size(), codec.dim()); ++side) {
       found[query * all + width + side] = own[side] * static_cast<double>(codec.sides_[side]);
     }
   }

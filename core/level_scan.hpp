@@ -25,7 +25,7 @@ struct LevelScan {
 
 class LevelQueries {
  public:
-  // (count, d) finite queries, compared in 1 to 3 planes; levels take at most `widest_planes` - 16 coordinates.
+  // (count, d) queries, compared in 1 to 3 planes; levels take at most `widest_planes` - 16 coordinates.
   LevelQueries(const Transform& codec, std::span<const double> queries, std::size_t count, unsigned planes);
 
   std::size_t count() const { return count_; }

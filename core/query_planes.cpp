@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "dispatch.hpp"
 
@@ -21,7 +22,15 @@ QueryPlanes::QueryPlanes(std::span<const double> queries, std::size_t count, uns
   for (std::size_t query = 0; query < count; ++query) {
     const double* own = queries.data() + query * width;
     double largest = 0;
-    for (std::size_t k = 0; k < width; ++k) largest = std::max(largest, std::abs(own[k]));
+    bool is_finite = true;
+    for (std::size_t k = 0; k < width; ++k) {
+      largest = std::max(largest, std::abs(own[k]));
+      is_finite &= std::isfinite(own[k]);
+    }
+    if (!is_finite) {
+      scales_[query] = std::numeric_limits<float>::quiet_NaN(), away_[query] = std::numeric_limits<double>::infinity();
+      continue;
+    }
     double units[most_planes];
     for (unsigned plane = 0; plane < planes; ++plane) {
       const float unit = static_cast<float>(plane == 0 ? largest / plane_range : units[plane - 1] / next_plane);

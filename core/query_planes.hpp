@@ -19,7 +19,8 @@ inline constexpr std::size_t widest_planes = 1 << 16;  // sums of products of by
 
 class QueryPlanes {
  public:
-  // (count, width) finite numbers in 1 to 3 planes; rows of levels are as wide, in whole quads.
+  // (count, width) numbers in 1 to 3 planes; rows of levels are as wide, in whole quads. All products of a query that
+  // is not finite are NaN.
   QueryPlanes(std::span<const double> queries, std::size_t count, unsigned planes);
 
   const PlanesOfQueries& view() const { return view_; }

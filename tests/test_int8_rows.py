@@ -49,3 +49,14 @@ def test_arrays_that_do_not_fit_are_refused():
         _core.score_int8(numbers, scales, queries, 0, 5, scores[:1])
     with pytest.raises(OptionError, match="from one row"):
         _core.score_int8(numbers, scales, queries, 0, 6, scores)
+
+
+def test_numbers_that_are_not_finite_stay_with_their_query():
+    numbers, scales = int8_rows(np.random.default_rng(0).normal(size=(50, 9)).astype(np.float32))
+    asked = np.random.default_rng(1).normal(size=(3, 9))
+    clean = int8_scores(numbers, scales, asked)
+    for wrong in (np.nan, np.inf, -np.inf):
+        asked[1, 4] = wrong
+        found = int8_scores(numbers, scales, asked)
+        assert np.isnan(found[1]).all()
+        np.testing.assert_array_equal(found[[0, 2]], clean[[0, 2]])

@@ -19,7 +19,6 @@ import kdcode
 from kdcode import _core, code_scan
 from kdcode.coded import CodedTable
 from kdcode.errors import OptionError, StorageError
-from kdcode.int8_rows import int8_scores
 from kdcode.search import METRICS
 from kdcode.symbols import RowNumbers
 
@@ -195,7 +194,9 @@ def digest():
         for array in (*bounds(coded, queries), coded._decoder.scores(queries)):
             total.update(array.tobytes())
     numbers = np.random.default_rng(1).integers(-127, 128, size=(77, 23)).astype(np.int8)
-    total.update(int8_scores(numbers, np.ones(77, dtype=np.float32), queries).tobytes())
+    scores = np.empty((9, 77), dtype=np.float32)
+    _core.score_int8(numbers, np.ones(77, dtype=np.float32), queries, 0, 77, scores)
+    total.update(scores.tobytes())
     return total.hexdigest()
 
 
@@ -236,5 +237,14 @@ def test_the_core_refuses_what_does_not_fit():
     for count in (-1, 1, 65, 2**62):
         counts[:] = count
         assert queries.scan(rows, NONE, NONE, 0.0, floors, 0, 20, *kept, counts) == (0, 0, 0)
-    with pytest.raises(OptionError, match=r"expected \(q, d\) finite numbers"):
-        coded._decoder.scores(np.full((1, 7), np.nan))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_query_that_is_not_finite_has_no_scores(wrong):
+    coded = coded_table("transform-centroids", rows=50)
+    queries = np.random.default_rng(1).normal(size=(3, 7))
+    clean = coded._decoder.scores(queries)
+    queries[1, 4] = wrong
+    found = coded._decoder.scores(queries)
+    assert not np.isfinite(found[1]).any()
+    np.testing.assert_array_equal(found[[0, 2]], clean[[0, 2]])

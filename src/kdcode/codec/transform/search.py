@@ -11,7 +11,6 @@ import numpy.typing as npt
 from kdcode import _core
 from kdcode.arrays import DoubleArray, FloatArray
 from kdcode.codec.transform.rows import BlockRows
-from kdcode.errors import OptionError
 from kdcode.row_parts import in_parts
 
 _ROUGH, _PRECISE = 1, 3
@@ -70,17 +69,14 @@ class LevelScanner:
 
 
 def scores(core: _core.Transform, rows: BlockRows, queries: npt.NDArray[Any], threads: int = 1) -> FloatArray:
-    """(q, N) dot products of (q, d) queries with all rows, as precise as float32.
+    """(q, N) dot products of (q, d) queries with all rows, as precise as float32; NaN of a query that is not finite.
 
     Raises:
         StorageError: bytes that stand for no code, or a damaged file.
     """
     asked = np.ascontiguousarray(queries, dtype=np.float64)
-    dim = asked.shape[-1]
-    if asked.ndim != 2 or not np.isfinite(asked).all():
-        raise OptionError(f"queries: expected (q, d) finite numbers, got shape {asked.shape}")
     found = np.empty((len(asked), len(rows)), dtype=np.float32)
-    at_once = max(1, _NUMBERS_A_CALL // dim)
+    at_once = max(1, _NUMBERS_A_CALL // asked.shape[1])
 
     def fill(first: int, stop: int, stopped: Event) -> None:
         while first < stop and not stopped.is_set():
