@@ -78,7 +78,7 @@ def command(
     checkpoint, and the same command resumes. IN may be a folder, pattern or URL of parts; if larger than memory, a
     sample is learned from. A dash is standard input or output.
     """
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
 
     options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values, quiet=quiet)
     if goal is not None:

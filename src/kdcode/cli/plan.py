@@ -112,7 +112,7 @@ def command(
     sample of the rows. The setting marked with a star is the one that `kdcode compress` uses for the same target. The
     error marked unseen is that of rows which are not in IN, with a codebook learned from IN for such rows.
     """
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
     from kdcode.options import CompressOptions
 
     reading, goal = take(ReadOptions, values), take_goal(values, quiet=quiet)
