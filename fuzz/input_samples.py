@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.torch import save_file
 
-from kdcode import formats
+import kdcode
+from kdcode.io import FORMATS
 from kdcode.table import VectorTable
 
 ROWS, DIM = 12, 5
@@ -52,9 +53,9 @@ class Sample:
 
 def _written(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
     """A file of a format that kdcode writes, and the same gzipped where that is read too."""
-    for suffix in formats.FORMATS[name].suffixes:
+    for suffix in FORMATS[name].suffixes:
         path = folder / f"{name}{suffix}"
-        formats.write(VectorTable(SYMBOLS, MATRIX), path, format=name)
+        kdcode.write(VectorTable(SYMBOLS, MATRIX), path, format=name)
         yield suffix, path.read_bytes()
 
 
@@ -176,7 +177,7 @@ def _text_samples() -> Iterator[Sample]:
 def _all() -> Iterator[Sample]:
     with TemporaryDirectory(prefix="kdcode-fuzz-") as name:
         folder = Path(name)
-        for format in formats.FORMATS.values():
+        for format in FORMATS.values():
             if format.write is not None:
                 beside = "symbols" in format.options
                 for suffix, content in _written(format.name, folder):

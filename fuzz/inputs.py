@@ -26,9 +26,9 @@ from input_mutations import damaged
 from input_samples import ROWS, SAMPLES, SYMBOLS, Sample
 from safetensors import safe_open
 
-from kdcode import formats
+import kdcode
 from kdcode.errors import KdcodeError
-from kdcode.formats import FORMATS, ChosenMatrixWarning, SkippedLinesWarning
+from kdcode.io import FORMATS, ChosenMatrixWarning, SkippedLinesWarning, detect
 from kdcode.table import VectorTable
 
 SUFFIXES = tuple(suffix for format in FORMATS.values() for suffix in format.suffixes)
@@ -100,7 +100,7 @@ def _read(path: Path, options: dict[str, Any], what: str) -> VectorTable | None:
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         try:
-            table = formats.read(path, **options)
+            table = kdcode.read(path, **options)
         except KdcodeError as error:
             str(error).encode("utf-8")
             table = None
@@ -112,7 +112,7 @@ def _read(path: Path, options: dict[str, Any], what: str) -> VectorTable | None:
 
 def _detected(path: Path) -> str:
     try:
-        return formats.detect(path).name
+        return detect(path).name
     except KdcodeError:
         return ""
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from case_worker import Case
 
-from kdcode import formats
+import kdcode
 from kdcode.errors import KdcodeError
-from kdcode.formats import npz, torch_file  # noqa: F401 - imported before memory is measured
+from kdcode.io import numpy_files, torch_file  # noqa: F401 - imported before memory is measured
 
 FOLDER = "KDCODE_TEST_BOMBS"
 
@@ -32,7 +32,7 @@ def load_arrow() -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder, "small.parquet")
         pq.write_table(pa.table({"v": pa.array([[0.0] * 4] * 4, pa.list_(pa.float32()))}), path)
-        formats.read(path)
+        kdcode.read(path)
 
 
 load_arrow()
@@ -97,6 +97,7 @@ def torch_zip(pickled: bytes) -> bytes:
     with zipfile.ZipFile(stream, "w") as archive:
         archive.writestr("a/data.pkl", pickled)
         archive.writestr("a/data/0", bytes(64))
+        archive.writestr("a/version", "3\n")
     return stream.getvalue()
 
 
@@ -122,11 +123,44 @@ def state_dict(more: bytes) -> bytes:
 
 def laughing_dicts() -> bytes:
     """Nine levels of dicts, each a thousand times the one below."""
-    made = b"}q\0" + _text("w") + GOOD_TENSOR + b"s0"
+    made = b"}(" + _text("0") + b"}q\0" + _text("w") + GOOD_TENSOR + b"s"
     for level in range(1, 8):
-        made += b"}q" + bytes([level]) + b"("
-        made += b"".join(_text(f"{key}") + b"h" + bytes([level - 1]) for key in range(1000)) + b"u0"
-    return torch_zip(b"\x80\x02" + made + b"h\x07.")
+        made += _text(f"{level}") + b"}q" + bytes([level]) + b"("
+        made += b"".join(_text(f"{key}") + b"h" + bytes([level - 1]) for key in range(1000)) + b"u"
+    return torch_zip(b"\x80\x02" + made + b"u.")
+
+
+def doubled_tuple(levels: int) -> bytes:
+    """The part of a pickle that makes a tuple of 2 to the power of `levels` empty tuples, in a few bytes for each."""
+    return b")q\0" + b"".join(b"h" + bytes([level]) + b"\x86q" + bytes([level + 1]) for level in range(levels))
+
+
+def storage_pickle(key: bytes) -> bytes:
+    """A pickle that refers to a storage by a key."""
+    return b"\x80\x02(" + _text("storage") + b"ctorch\nFloatStorage\n" + key + _text("cpu") + b"K\x10tQ."
+
+
+def torch_files() -> dict[str, bytes]:
+    """PyTorch files that torch.load alone would take gigabytes or hours for."""
+    size = struct.pack("<i", 2 * 10**9)
+    legacy = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
+    long_text = b"(c_codecs\nencode\nq\1" + _text("x" * (1 << 20)) + _text("utf-32") + b"\x86q\2"
+    return {
+        "bytearray.pt": state_dict(b"c__builtin__\nbytearray\nJ" + size + b"\x85R"),
+        "encoded.pt": state_dict(long_text + b"h\1h\2R" * 2000 + b"t"),
+        "key.pt": torch_zip(b"\x80\x02}" + doubled_tuple(60) + b"K\0s."),
+        "shape.pt": torch_zip(b"\x80\x02" + tensor(doubled_tuple(60), b"K\x04K\x01\x86") + b"."),
+        "storage.pt": torch_zip(storage_pickle(doubled_tuple(60))),
+        "called.pt": torch_zip(b"\x80\x02" + doubled_tuple(60) + b")R."),
+        "state.pt": torch_zip(b"\x80\x02ccollections\nOrderedDict\n)R]" + doubled_tuple(60) + b"K\0\x86ab."),
+        "deep.pt": torch_zip(b"\x80\x02)" + b"\x85" * 100_000 + b"."),
+        "expanded.pt": torch_zip(b"\x80\x02" + tensor(b"J\x00\x00\x00\x40K\x04\x86", b"K\0K\1\x86") + b"."),
+        "dicts.pt": laughing_dicts(),
+        "pickle.pt": zipped({"a/data.pkl": deflated(b"\x80\x02", b"]" * (1 << 20), 1 << 11)}),
+        "version.pt": legacy + b"\x80\x02" + doubled_tuple(60) + b".",
+        "keys.pt": legacy + b"\x80\x02M\xe9\x03.\x80\x02}.\x80\x02}.\x80\x02]" + doubled_tuple(60) + b"a.",
+        "legacy.pt": legacy + b"\x80\x02M\xe9\x03.\x80\x02}." + b"\x80\x02" + b"]" * 999,
+    }
 
 
 def gguf(tensors: int, keys: int, rest: bytes) -> bytes:
@@ -203,18 +237,8 @@ def make(folder: Path) -> None:
         "header.vec": b"999999999999999999 999999999999999999\na 1 2\n",
         "header.bin": b"999999999999 999999999999\na 1 2\n",
         "symbols.txt.gz": gzipped(deflated(b"", b"a\n" * (1 << 19), 1 << 11)),
-        "bytearray.pt": state_dict(b"c__builtin__\nbytearray\nJ" + struct.pack("<i", 2 * 10**9) + b"\x85R"),
-        "encoded.pt": state_dict(
-            b"(c_codecs\nencode\nq\1" + _text("x" * (1 << 20)) + _text("utf-32") + b"\x86q\2" + b"h\1h\2R" * 2000 + b"t"
-        ),
-        "expanded.pt": torch_zip(b"\x80\x02" + tensor(b"J\x00\x00\x00\x40K\x04\x86", b"K\0K\1\x86") + b"."),
-        "dicts.pt": laughing_dicts(),
-        "pickle.pt": zipped({"a/data.pkl": deflated(b"\x80\x02", b"]" * (1 << 20), 1 << 11)}),
-        "legacy.pt": pickle.dumps(0x1950A86A20F9469CFC6C, 2)
-        + b"\x80\x02M\xe9\x03.\x80\x02}."
-        + b"\x80\x02"
-        + b"]" * 999,
     }
+    files |= torch_files()
     files |= gguf_files()
     for name, line in lines.items():
         files[f"skipped {name}.gz"] = gzipped(deflated(line, line * (1 << 17), 200))
@@ -242,7 +266,7 @@ def read(case: Case) -> str:
     """Read one file: what is said of it, or how many rows it gave."""
     path, limit = files_to_read()[case.number]
     try:
-        table = formats.read(path, limit=limit, **OPTIONS.get(path.name, {}))
+        table = kdcode.read(path, limit=limit, **OPTIONS.get(path.name, {}))
     except KdcodeError as error:
         return f"{path.name}, limit={limit}: {type(error).__name__}: {str(error).removeprefix(f'{path}: ')}"
     return f"{path.name}, limit={limit}: {len(table)} rows of {table.embedding_dim}"

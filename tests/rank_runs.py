@@ -18,18 +18,17 @@ import numpy as np
 
 import kdcode
 from kdcode.errors import KdcodeError
-from kdcode.formats import ReadOptions
+from kdcode.io import Reader, ReadOptions, open_reader
+from kdcode.io.reader import Chunk
 from kdcode.learning import Checkpoint, Ranks, StepReport, compress_shard, joined_ranks, read_shard
-from kdcode.sources import RowSource, open_source
-from kdcode.sources.source import Chunk
 
 
-class CountingSource(RowSource):
+class CountingSource(Reader):
     """A source that keeps which rows it was asked for."""
 
-    def __init__(self, source: RowSource) -> None:
+    def __init__(self, source: Reader) -> None:
         super().__init__(source.name, len(source), source.embedding_dim, has_symbols=source.has_symbols)
-        self.source: RowSource = source
+        self.source: Reader = source
         self.asked: list[tuple[int, int]] = []
 
     def _read(self, start: int, stop: int, rows: int) -> Iterator[Chunk]:
@@ -53,7 +52,7 @@ def run(ranks: Ranks, out: Path, name: str, source: str, options: dict[str, Any]
         **job: `symbols` and `weights`, the files of these; `checkpoint`, and `every` how many seconds it is written;
             `stop`, the step after which Ctrl-C comes; `kill`, the rank that is killed at that step instead.
     """
-    rows = CountingSource(open_source(source, ReadOptions(symbols=job.get("symbols"))))
+    rows = CountingSource(open_reader(source, ReadOptions(symbols=job.get("symbols"))))
     pids, steps = ranks.collect(os.getpid()), []
 
     def on_step(report: StepReport) -> None:

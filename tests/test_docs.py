@@ -89,7 +89,7 @@ def run_page(path: Path, text: str, namespace: dict[str, object]) -> None:
             run_commands(block, path)
 
 
-@pytest.mark.filterwarnings("ignore::kdcode.formats.SkippedLinesWarning")
+@pytest.mark.filterwarnings("ignore::kdcode.io.SkippedLinesWarning")
 def test_the_code_of_the_tutorial_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(TUTORIAL, TUTORIAL.read_text(encoding="utf-8"), {"__name__": "tutorial"})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kdcode import errors
-from kdcode.formats import ChosenMatrixWarning, SkippedLinesWarning
+from kdcode.io import ChosenMatrixWarning, SkippedLinesWarning
 from kdcode.safetensors_header import HeaderError
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from kdcode.coded import CodedTable
     from kdcode.comparison import compare
     from kdcode.evaluation import evaluate, verify
-    from kdcode.formats import read, write
     from kdcode.inputs import as_table
     from kdcode.integrations.onnx_export import export_onnx
     from kdcode.integrations.torch_models import compress_embeddings
+    from kdcode.io import read, write
     from kdcode.learning import compress, learn_codebook, plan
     from kdcode.options import (
         AdditiveOptions,
@@ -57,10 +57,10 @@ _HOME = {
     "load": "kdcode.storage",
     "make_report": "kdcode.report",
     "plan": "kdcode.learning",
-    "read": "kdcode.formats",
+    "read": "kdcode.io",
     "save": "kdcode.storage",
     "verify": "kdcode.evaluation",
-    "write": "kdcode.formats",
+    "write": "kdcode.io",
 }
 _PACKAGES = (
     "bulk",

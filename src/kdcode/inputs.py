@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kdcode import formats, storage
+from kdcode import storage
 from kdcode.arrays import FloatArray
 from kdcode.coded import CodedTable
 from kdcode.errors import TableError
+from kdcode.io import read
 from kdcode.table import VectorTable
 
 TableSource: TypeAlias = object
@@ -82,7 +83,7 @@ def _table_of(source: object) -> VectorTable:
 
 
 def _of_path(path: Any) -> VectorTable:  # noqa: ANN401 - a str or PathLike
-    return storage.load(path).to_table() if _is_kdc(path) else formats.read(path)
+    return storage.load(path).to_table() if _is_kdc(path) else read(path)
 
 
 def _is_kdc(source: object) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kdcode
-from kdcode.formats import FORMATS, read
+from kdcode.io import FORMATS, read
 
 
 def test_expand_writes_the_decoded_vectors(run, tmp_path, coded):

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from kdcode.cli import main
 from kdcode.cli.flags import FlaggedCommand, changed_flags, example, flags_for, in_flags, is_given, naming_flags, take
 from kdcode.errors import OptionError
-from kdcode.formats import ReadOptions
+from kdcode.io import ReadOptions
 from kdcode.options import LEARNER_OPTIONS, CompressOptions
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 import kdcode
 from kdcode.cli import main
 from kdcode.errors import FormatError
-from kdcode.formats import FORMATS, read, write
+from kdcode.io import FORMATS, read, write
 
 TINY = ("-K", "4", "-D", "2", "--effort", "fast")
 

@@ -15,7 +15,7 @@ import pytest
 import kdcode
 from kdcode.errors import FileError, OptionError
 from kdcode.files import beside
-from kdcode.formats import FORMATS, written_files
+from kdcode.io import FORMATS, written_files
 
 FAST = ["-K", "2", "-D", "2", "--effort", "fast", "--quiet"]
 

@@ -9,7 +9,7 @@ from kdcode import VectorTable
 from kdcode.data import glove_50d
 from kdcode.errors import FormatError, TableError
 from kdcode.evaluation import EvaluationOptions, WordScore, evaluate
-from kdcode.formats.word_tests import read_analogies, read_similarity
+from kdcode.evaluation.word_tests import read_analogies, read_similarity
 
 
 @pytest.fixture

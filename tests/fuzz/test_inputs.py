@@ -7,8 +7,8 @@ from case_worker import CaseLimits, make_case, run_one
 from harness import run_cases
 from input_samples import SAMPLES
 
-from kdcode import formats
-from kdcode.formats import FORMATS
+import kdcode
+from kdcode.io import FORMATS
 from kdcode.table import VectorTable
 
 
@@ -40,7 +40,7 @@ def test_it_would_see_other_errors(tmp_path, monkeypatch, error):
     def failing(*_, **__):
         raise error
 
-    monkeypatch.setattr(formats, "read", failing)
+    monkeypatch.setattr(kdcode, "read", failing)
     assert f"uncaught {error.__name__}" in kinds_of(tmp_path)
 
 
@@ -54,6 +54,6 @@ def test_it_would_see_other_errors(tmp_path, monkeypatch, error):
     ],
 )
 def test_it_would_see_wrong_tables(tmp_path, monkeypatch, wrong):
-    read = formats.read
-    monkeypatch.setattr(formats, "read", lambda path, **options: wrong(read(path, **options), options))
+    read = kdcode.read
+    monkeypatch.setattr(kdcode, "read", lambda path, **options: wrong(read(path, **options), options))
     assert "wrong" in kinds_of(tmp_path, range(150))

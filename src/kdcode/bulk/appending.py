@@ -15,7 +15,7 @@ from kdcode.bulk.settings import EncodeSettings
 from kdcode.coded import CodedTable
 from kdcode.errors import CheckpointInUseError, KdcodeError, OptionError, TableError, file_error
 from kdcode.file_locks import locked
-from kdcode.sources import RowSource, open_source
+from kdcode.io import Reader, open_reader
 from kdcode.storage import load
 from kdcode.stream_storage import writing_table
 from kdcode.symbols import RowNumbers
@@ -48,7 +48,7 @@ class AppendReport:
 
 def append(
     path: str | os.PathLike[str],
-    rows: str | os.PathLike[str] | RowSource,
+    rows: str | os.PathLike[str] | Reader,
     output: str | os.PathLike[str] | None = None,
     *,
     settings: EncodeSettings | None = None,
@@ -76,7 +76,7 @@ def append(
         FileError: a file cannot be read or written.
     """
     target = Path(path if output is None else output)
-    source = rows if isinstance(rows, RowSource) else open_source(os.fspath(rows))
+    source = rows if isinstance(rows, Reader) else open_reader(os.fspath(rows))
     with _held(target):
         table = load(path)
         _check(table, source, Path(path))
@@ -112,7 +112,7 @@ def _held(target: Path) -> Iterator[None]:
         raise file_error(target, "written", error) from error
 
 
-def _check(table: CodedTable, source: RowSource, path: Path) -> None:
+def _check(table: CodedTable, source: Reader, path: Path) -> None:
     if source.embedding_dim != table.embedding_dim:
         raise OptionError(
             f"{source.name}: its vectors have {source.embedding_dim} dimensions, those of {path} {table.embedding_dim}"

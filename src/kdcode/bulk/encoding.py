@@ -17,7 +17,7 @@ from kdcode.bulk.slice_file import slice_bytes
 from kdcode.bulk.slices import Slice
 from kdcode.codec import Codec
 from kdcode.errors import FormatError
-from kdcode.sources import RowSource
+from kdcode.io import Reader
 from kdcode.threads import parallel_chunks
 
 _CHUNK_FLOATS = 1 << 23
@@ -40,7 +40,7 @@ class Job:
     """
 
     codec: Codec
-    sources: tuple[RowSource, ...]
+    sources: tuple[Reader, ...]
     manifest: Manifest
 
 
@@ -69,7 +69,7 @@ def encode_slice(job: Job, piece: Slice, on_rows: OnRows | None = None) -> bytes
 
 
 def encoded_chunks(
-    codec: Codec, source: RowSource, settings: EncodeSettings, losses: RowLosses, rows: tuple[int, int] | None = None
+    codec: Codec, source: Reader, settings: EncodeSettings, losses: RowLosses, rows: tuple[int, int] | None = None
 ) -> Iterator[tuple[list[str] | None, npt.NDArray[np.uint8]]]:
     """Rows of a source encoded chunk by chunk, on the threads of `using_threads`.
 

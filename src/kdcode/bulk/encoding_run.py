@@ -18,11 +18,11 @@ from kdcode.coded import CodedTable
 from kdcode.errors import CheckpointError, CheckpointInUseError, KdcodeError, OptionError, file_error
 from kdcode.file_locks import locked
 from kdcode.files import replacing
-from kdcode.sources import RowSource, open_parts
+from kdcode.io import Reader, open_parts
 from kdcode.storage import load
 
 Codebook = CodedTable | str | os.PathLike[str]
-Parts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Sequence[RowSource]
+Parts = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Sequence[Reader]
 
 
 @dataclass(frozen=True)
@@ -160,11 +160,11 @@ class _Run:
             self._progress(EncodeProgress(self._rows, rows, self._slices, slices, rows * self._row_bytes))
 
 
-def _sources_of(parts: Parts) -> list[RowSource]:
+def _sources_of(parts: Parts) -> list[Reader]:
     if isinstance(parts, str | os.PathLike):
         return open_parts([os.fspath(parts)])
     listed = list(parts)
-    sources = [part for part in listed if isinstance(part, RowSource)]
+    sources = [part for part in listed if isinstance(part, Reader)]
     if len(sources) == len(listed) and listed:
         return sources
     return open_parts([os.fspath(part) for part in listed])  # type: ignore[arg-type]  # what is no path is refused

@@ -16,6 +16,7 @@ from kdcode.bulk.engines import LocalEngine
 from kdcode.coded import CodedTable
 from kdcode.errors import CheckpointError, file_error
 from kdcode.files import replacing
+from kdcode.io import JoinedReader, Reader, open_reader, sample_rows
 from kdcode.learning.codebook import learn_codebook
 from kdcode.learning.compression import chosen_options
 from kdcode.learning.memory_plan import MemoryPlan, plan_memory
@@ -23,7 +24,6 @@ from kdcode.learning.run_settings import CompressKeywords, RunSettings
 from kdcode.option_keywords import listing_keywords
 from kdcode.options import CompressOptions
 from kdcode.progress_bar import progress as shown_progress
-from kdcode.sources import JoinedSource, RowSource, open_source, sample_rows
 from kdcode.storage import load, save
 
 WORK_FOLDER = ".parts"
@@ -53,7 +53,7 @@ class FileReport:
 
 @listing_keywords(RunSettings)
 def compress_file(
-    source: RowSource | str | os.PathLike[str],
+    source: Reader | str | os.PathLike[str],
     path: str | os.PathLike[str],
     size: str | int | None = None,
     *,
@@ -71,7 +71,7 @@ def compress_file(
     same call goes on from there after an interruption.
 
     Args:
-        source: rows that can be read in parts; see `kdcode.sources.open_source`.
+        source: rows that can be read in parts; see `kdcode.io.open_reader`.
         path: the file to write; what is there is replaced when the new file is whole.
         size: like 20x (times smaller than float32 vectors), 500KB (of the file, without symbols), or bytes.
         bits: of a code at most, in place of a size.
@@ -89,7 +89,7 @@ def compress_file(
     others: dict[str, Any] = {**keywords}
     settings = RunSettings.take(others)
     chosen = chosen_options(options, size, others)
-    rows = source if isinstance(source, RowSource) else open_source(source)
+    rows = source if isinstance(source, Reader) else open_reader(source)
     plan = memory if isinstance(memory, MemoryPlan) else plan_memory(len(rows), rows.embedding_dim, chosen, memory)
     work = Path(f"{os.fspath(path)}{WORK_FOLDER}")
     _take_over(work, [rows.fingerprint(), plan.sample, size, bits, chosen.as_dict()])
@@ -97,7 +97,7 @@ def compress_file(
     quiet = settings.progress is not True
     with shown_progress("encoding", quiet=quiet) as advance:
         encode_parts(
-            rows.parts if isinstance(rows, JoinedSource) else [rows],
+            rows.parts if isinstance(rows, JoinedReader) else [rows],
             work / _CODES,
             codebook,
             engine=LocalEngine(settings.threads),
@@ -111,7 +111,7 @@ def compress_file(
 
 def _codebook(
     work: Path,
-    rows: RowSource,
+    rows: Reader,
     sample: int,
     size: str | int | None,
     bits: int | None,
@@ -130,7 +130,7 @@ def _codebook(
 
 
 def sampled_codebook(
-    source: RowSource,
+    source: Reader,
     sample: int,
     size: str | int | None = None,
     *,

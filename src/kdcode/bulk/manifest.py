@@ -17,7 +17,7 @@ from kdcode.bulk.slices import Slice, cut
 from kdcode.codec import Codec
 from kdcode.errors import CheckpointError, KdcodeError, file_error
 from kdcode.files import replacing
-from kdcode.sources import RowSource
+from kdcode.io import Reader
 
 FILE_NAME = "manifest.json"
 FORMAT = "kdcode-encode 1"
@@ -55,7 +55,7 @@ class Manifest:
     parts: tuple[Part, ...]
 
     @classmethod
-    def of(cls, sources: Sequence[RowSource], codec: Codec, settings: EncodeSettings) -> Manifest:
+    def of(cls, sources: Sequence[Reader], codec: Codec, settings: EncodeSettings) -> Manifest:
         """That of a run which begins now."""
         parts = tuple(Part(source.name, source.fingerprint(), len(source)) for source in sources)
         return cls(codec_digest(codec), settings, sources[0].has_symbols, parts)

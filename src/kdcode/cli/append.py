@@ -53,15 +53,14 @@ def command(
     """
     from kdcode.bulk import append
     from kdcode.bulk.settings import EncodeSettings
-    from kdcode.formats import ReadOptions
-    from kdcode.sources import open_source
+    from kdcode.io import ReadOptions, open_reader
 
     settings = EncodeSettings(beam=values.pop("beam"), sweeps=values.pop("sweeps"))
     reading = take(ReadOptions, values)
     if output is not None:
         check_target(output, force=force, inputs=[file, new])
     with naming_flags(OptionError):
-        source = open_source(new, reading)
+        source = open_reader(new, reading)
     with progress("encoding", after="encoding (writing)", quiet=quiet) as advance:
         report = append(file, source, output, settings=settings, threads=threads, progress=advance)
     if as_json:

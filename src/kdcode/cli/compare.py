@@ -60,7 +60,7 @@ def command(
     from kdcode.comparison import compare, draw
     from kdcode.comparison.comparing import check_baselines
     from kdcode.comparison.figure import check_figure
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
 
     reading = take(ReadOptions, values)
     names = [name.strip() for name in baselines.split(",") if name.strip()]

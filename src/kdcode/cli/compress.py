@@ -80,7 +80,7 @@ def command(
     nothing is said, the size is 10x. Ctrl-C saves a checkpoint, and the same command resumes. IN may be a folder,
     pattern or URL of parts; if larger than memory, a sample is learned from. A dash is standard input or output.
     """
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
 
     options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values)
     if goal is not None:

@@ -20,7 +20,7 @@ from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
     from kdcode.learning import Checkpoint, Goal, Planned, Ranks, TableShard
     from kdcode.options import CompressOptions
 
@@ -83,11 +83,11 @@ def ranks_with_one_voice(asked: Asked, target: str, format_name: str | None) -> 
 
 def read_rows(asked: Asked, ranks: Ranks) -> TableShard:
     """The rows of this rank; rank 0 shows how far it is."""
+    from kdcode.io import open_reader
     from kdcode.learning import read_shard
-    from kdcode.sources import open_source
 
     with ranks.together():
-        source = open_source(asked.source, asked.reading)
+        source = open_reader(asked.source, asked.reading)
     with progress("reading", quiet=asked.quiet or not ranks.is_first) as advance, naming_flags(OptionError):
         return read_shard(source, ranks, asked.weights, advance)
 

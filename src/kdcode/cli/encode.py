@@ -87,8 +87,7 @@ def command(
     """
     from kdcode.bulk import encode_parts
     from kdcode.bulk.settings import EncodeSettings
-    from kdcode.formats import ReadOptions
-    from kdcode.sources import open_parts
+    from kdcode.io import ReadOptions, open_parts
 
     settings, reading = take(EncodeSettings, values), take(ReadOptions, values)
     _check_flags(engine)

@@ -101,9 +101,9 @@ def command(
     """
     from kdcode.evaluation import EvaluationOptions, Gates, evaluate
     from kdcode.evaluation.gates import require
-    from kdcode.formats import ReadOptions
-    from kdcode.formats.symbol_weights import RowWeights
-    from kdcode.formats.word_tests import read_analogies, read_similarity
+    from kdcode.evaluation.word_tests import read_analogies, read_similarity
+    from kdcode.io import ReadOptions
+    from kdcode.io.row_weights import RowWeights
 
     reading, options, gates = take(ReadOptions, values), take(EvaluationOptions, values), take(Gates, values)
     with naming_flags():

@@ -37,7 +37,7 @@ def command(file: str, target: str, format_name: str | None, force: bool, quiet:
 
     `kdcode formats` lists the available formats. A dash stands for standard input or output.
     """
-    from kdcode.formats import write, written_files
+    from kdcode.io import write, written_files
     from kdcode.storage import load
 
     is_standard = target == STANDARD
@@ -57,7 +57,7 @@ def command(file: str, target: str, format_name: str | None, force: bool, quiet:
 
 def _check_standard_output(coded: CodedTable, format_name: str) -> None:
     """Refuse what standard output cannot take: a second file, and bytes that are no text where people look at it."""
-    from kdcode.formats import FORMATS
+    from kdcode.io import FORMATS
     from kdcode.symbols import RowNumbers
 
     chosen = FORMATS[format_name]

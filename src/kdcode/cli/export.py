@@ -125,7 +125,7 @@ def _check_flags(kind: str, symbols: str | None) -> None:
 
 def _check_names(file: str, target: str, kind: str, *, is_named: bool) -> None:
     """Refuse names that cannot be meant, or standard output where it cannot take what is written."""
-    from kdcode.formats import FORMATS
+    from kdcode.io import FORMATS
 
     if target == STANDARD:
         if sys.stdout.isatty():

@@ -24,7 +24,7 @@ from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
     from kdcode.table import VectorTable
 
 
@@ -164,14 +164,14 @@ class TablePath(click.Path):
 
 def _read_parts(source: str, format_name: str | None, options: ReadOptions, *, quiet: bool) -> VectorTable:
     """All parts of a table in memory."""
-    from kdcode.sources import open_source, read_all
+    from kdcode.io import open_reader
 
     if format_name is not None:
         raise OptionError(
             "--format is for one file; parts are npy, safetensors or Parquet files, and tell so themselves"
         )
     with progress("reading", quiet=quiet) as advance:
-        return read_all(open_source(source, options), advance)
+        return open_reader(source, options).table(advance)
 
 
 def read_rows(
@@ -181,7 +181,7 @@ def read_rows(
 
     Of the options those count that mean something for its format: the two tables of a comparison may differ in it.
     """
-    from kdcode.formats.detection import detect_to_read, is_own
+    from kdcode.io.catalogue import detect_to_read, is_own
     from kdcode.storage import load
 
     if is_of_parts(source):
@@ -197,10 +197,10 @@ def read_rows(
 
 
 def with_weights(table: VectorTable, path: str | None) -> VectorTable:
-    """The table with the weights of a file; see `kdcode.formats.symbol_weights`."""
+    """The table with the weights of a file; see `kdcode.io.row_weights.read_weights`."""
     if path is None:
         return table
-    from kdcode.formats.symbol_weights import read_weights
+    from kdcode.io.row_weights import read_weights
     from kdcode.table import VectorTable
 
     return VectorTable(table.symbols, table.matrix, read_weights(input_file(path), table))
@@ -210,7 +210,7 @@ def read_table(
     source: str, format_name: str | None, options: ReadOptions, weights: str | None = None, *, quiet: bool
 ) -> VectorTable:
     """Read a table in any format, and the file of its weights; stderr says what was skipped or chosen."""
-    from kdcode.formats import ChosenMatrixWarning, SkippedLinesWarning, read
+    from kdcode.io import ChosenMatrixWarning, SkippedLinesWarning, read
 
     if is_of_parts(source):
         return with_weights(_read_parts(source, format_name, options, quiet=quiet), weights)

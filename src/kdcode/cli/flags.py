@@ -77,7 +77,7 @@ class FlaggedCommand(click.Command):
 
 def reading_sections(title: str = "Reading") -> Sections:
     """The flags of how a file is read."""
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
 
     return {title: flags_for(ReadOptions)}
 

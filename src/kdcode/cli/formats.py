@@ -13,13 +13,15 @@ from kdcode.cli.flags import example
 def command(as_json: bool) -> None:
     """List the file formats that can be read and written."""
     from kdcode.errors import install_line
-    from kdcode.formats import FORMATS
+    from kdcode.io import FORMATS
 
     if as_json:
-        parts = ("read", "write", "symbols_beside")
-        page.print_json(
-            [{**vars(item), **{name: bool(getattr(item, name)) for name in parts}} for item in FORMATS.values()]
-        )
+        listed = []
+        for item in FORMATS.values():
+            facts = {name: value for name, value in vars(item).items() if name != "open"}
+            has = {name: bool(getattr(item, name)) for name in ("write", "symbols_beside")}
+            listed.append({**facts, "read": True, **has})
+        page.print_json(listed)
         return
     rows = [("format", "suffixes", "does", "description")]
     for item in FORMATS.values():

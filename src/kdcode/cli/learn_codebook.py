@@ -23,7 +23,7 @@ from kdcode.progress_bar import clock, progress
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
     from kdcode.options import CompressOptions
     from kdcode.table import VectorTable
 
@@ -70,7 +70,7 @@ def command(
     or those to come. A few rows of the sample are held back, and tell the error of unseen rows. `kdcode encode` codes
     the parts of a table by it.
     """
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
     from kdcode.storage import save
 
     options, reading, goal = take_options(values), take(ReadOptions, values), take_goal(values)
@@ -115,14 +115,13 @@ def _sampled(
     quiet: bool,
 ) -> tuple[VectorTable, int]:
     """The rows to learn from, and how many there are in all; `limits` are those of memory and of the sample."""
+    from kdcode.io import can_be_parts, open_reader, sample_rows
+    from kdcode.io.reader import drawn_rows
     from kdcode.learning.memory_plan import SAMPLE_ROWS, plan_memory
-    from kdcode.sources import open_source, sample_rows
-    from kdcode.sources.opening import can_be_parts
-    from kdcode.sources.sampling import drawn_rows
 
     memory, sample = limits
     if weights is None and format_name is None and source != STANDARD and (is_of_parts(source) or can_be_parts(source)):
-        rows = open_source(source, reading)
+        rows = open_reader(source, reading)
         plan = plan_memory(len(rows), rows.embedding_dim, options, memory, sample or min(len(rows), SAMPLE_ROWS))
         with progress("sampling", quiet=quiet) as advance:
             return sample_rows(rows, plan.sample, options.seed, advance), len(rows)

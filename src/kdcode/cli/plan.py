@@ -118,7 +118,7 @@ def command(
     sample of the rows. The setting marked with a star is the one that `kdcode compress` uses for the same target. The
     error marked unseen is that of rows which are not in IN, with a codebook learned from IN for such rows.
     """
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
     from kdcode.learning.run_settings import PlanSettings
     from kdcode.options import CompressOptions
 

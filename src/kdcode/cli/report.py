@@ -25,7 +25,7 @@ from kdcode.progress_bar import progress
 
 if TYPE_CHECKING:
     from kdcode.coded import CodedTable
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
     from kdcode.report import Report
     from kdcode.table import VectorTable
 
@@ -81,8 +81,8 @@ def command(
     sent around. COMPRESSED is a .kdc file, or a table in any other format that kdcode reads.
     """
     from kdcode.evaluation.row_losses import RANK
-    from kdcode.formats import ReadOptions
-    from kdcode.formats.symbol_weights import RowWeights
+    from kdcode.io import ReadOptions
+    from kdcode.io.row_weights import RowWeights
     from kdcode.report import About, make_report
 
     if target == STANDARD and as_json:

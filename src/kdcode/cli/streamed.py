@@ -21,11 +21,10 @@ from kdcode.progress_bar import clock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kdcode.formats import ReadOptions
+    from kdcode.io import Reader, ReadOptions
     from kdcode.learning import Goal
     from kdcode.learning.memory_plan import MemoryPlan
     from kdcode.options import CompressOptions
-    from kdcode.sources import RowSource
 
 _LARGE_FILE = 64 << 20
 """Bytes of a file from which it is looked at whether it fits into memory."""
@@ -54,7 +53,7 @@ def with_sample_flags(command: Callable[..., None]) -> Callable[..., None]:
 class PartedTable(NamedTuple):
     """A table that is read in parts, and how it is learned from."""
 
-    source: RowSource
+    source: Reader
     plan: MemoryPlan
 
 
@@ -71,22 +70,21 @@ def parted_table(
     Raises:
         OptionError: a sample or a limit is asked for of a file that cannot be read in parts.
     """
+    from kdcode.io import IN_PARTS, can_be_parts, open_reader
     from kdcode.learning.memory_plan import plan_memory
-    from kdcode.sources import open_source
-    from kdcode.sources.opening import FORMATS_IN_PARTS, can_be_parts
 
     is_asked = memory is not None or sample is not None
-    is_known = format_name is None or format_name in FORMATS_IN_PARTS
+    is_known = format_name is None or format_name in IN_PARTS
     in_parts = source != STANDARD and is_known and (is_of_parts(source) or can_be_parts(source))
     if not in_parts:
         if is_asked:
             flag = "--sample" if sample is not None else "--memory"
-            raise OptionError(f"{flag} is for {', '.join(FORMATS_IN_PARTS)} files, which can be read in parts")
+            raise OptionError(f"{flag} is for {', '.join(IN_PARTS)} files, which can be read in parts")
         return None
     if not is_asked and not is_of_parts(source) and Path(source).stat().st_size < _LARGE_FILE:
         return None
     with naming_flags(OptionError):
-        rows = open_source(source, reading)
+        rows = open_reader(source, reading)
         return PartedTable(rows, plan_memory(len(rows), rows.embedding_dim, options, memory, sample))
 
 

@@ -38,7 +38,7 @@ def command(
     symbols are not those of ORIGINAL, or if its error is not the recorded one.
     """
     from kdcode.evaluation import verify
-    from kdcode.formats import ReadOptions
+    from kdcode.io import ReadOptions
     from kdcode.storage import load
 
     reading = take(ReadOptions, values)

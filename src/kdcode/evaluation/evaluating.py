@@ -17,10 +17,16 @@ from kdcode.evaluation.neighbors import NeighborOverlap, sampled_rows
 from kdcode.evaluation.parts import WholeTable
 from kdcode.evaluation.row_losses import ErrorSums, RowLosses, mean_vector, weights_of_pairs, widened
 from kdcode.evaluation.settings import EvaluationOptions
-from kdcode.evaluation.word_tests import analogy_score, similarity_score
-from kdcode.formats.format import Progress
-from kdcode.formats.word_tests import AnalogyTest, SimilarityTest, read_analogies, read_similarity
+from kdcode.evaluation.word_tests import (
+    AnalogyTest,
+    SimilarityTest,
+    analogy_score,
+    read_analogies,
+    read_similarity,
+    similarity_score,
+)
 from kdcode.inputs import TableSource, as_rows
+from kdcode.io import Progress
 
 _SHARES_OF_PASSES = (1.0, 8.0, 1.0)
 """How long the pass for the mean, that over all rows with their neighbours, and that for similarities take."""
@@ -53,8 +59,8 @@ def evaluate(
         copy: the same.
         weights: (N,) how much each row of the original counts in `weighted`, such as how often it is used; or "rank"
             for 1, 1/2, 1/3, … in the order of rows, as in tables of words by frequency.
-        similarity: files of word pairs with scores, or what `formats.word_tests.read_similarity` made of them.
-        analogies: files of analogies, or what `formats.word_tests.read_analogies` made of them.
+        similarity: files of word pairs with scores, or what `evaluation.word_tests.read_similarity` gives for them.
+        analogies: files of analogies, or what `evaluation.word_tests.read_analogies` gives for them.
         options: how much is sampled; `EvaluationOptions(seed=1)`.
         on_progress: called with how much is done, and how much there is to do.
 

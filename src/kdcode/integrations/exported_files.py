@@ -11,7 +11,7 @@ from pathlib import Path
 from kdcode.coded import CodedTable
 from kdcode.errors import FileError, FormatError, OptionError, file_error
 from kdcode.files import replacing
-from kdcode.formats.matrices import symbol_fault
+from kdcode.io.matrices import symbol_fault
 from kdcode.symbols import RowNumbers
 
 

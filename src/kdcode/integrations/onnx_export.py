@@ -13,9 +13,9 @@ from kdcode.codec import CodewordCodec
 from kdcode.codec.spec import LSTM
 from kdcode.coded import CodedTable
 from kdcode.errors import FormatError, LimitError, MissingExtraError, OptionError
-from kdcode.formats.format import Progress
 from kdcode.integrations.exported_files import exported
 from kdcode.integrations.onnx_graph import IDS, VECTORS, Graph, add_lookup
+from kdcode.io import Progress
 
 if TYPE_CHECKING:
     from onnx import ModelProto

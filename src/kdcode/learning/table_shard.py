@@ -9,11 +9,11 @@ import numpy as np
 
 from kdcode.arrays import DoubleArray, FloatArray, IntArray
 from kdcode.errors import TableError
-from kdcode.formats.symbol_weights import RowWeights
+from kdcode.io import Reader, open_reader
+from kdcode.io.row_weights import RowWeights
 from kdcode.learning.identity import KnownTable, TableContent
 from kdcode.learning.ranks import Ranks
 from kdcode.learning.row_share import RowShare
-from kdcode.sources import RowSource, open_source
 from kdcode.symbols import RowNumbers, StoredSymbols, pack_symbols
 from kdcode.table import VectorTable
 
@@ -80,7 +80,7 @@ class TableShard(KnownTable):
 
 
 def read_shard(
-    source: RowSource | str | PathLike[str],
+    source: Reader | str | PathLike[str],
     ranks: Ranks,
     weights: str | PathLike[str] | None = None,
     on_rows: OnRows | None = None,
@@ -88,16 +88,16 @@ def read_shard(
     """Read the rows of this rank, and no others, from a file that can be read in parts; a collective.
 
     Args:
-        source: a `RowSource`, or the path or URL of an .npy, safetensors or Parquet file, or of a folder of these.
+        source: a `Reader`, or the path or URL of an .npy, safetensors or Parquet file, or of a folder of these.
         ranks: among whom rows are shared: see `joined_ranks`.
-        weights: a file of row weights; see `kdcode.formats.symbol_weights`. Every rank reads all of it.
+        weights: a file of row weights; see `kdcode.io.row_weights`. Every rank reads all of it.
         on_rows: called after each piece.
 
     Raises:
         KdcodeError: on all ranks, where a file cannot be used by one.
     """
     with ranks.together():
-        rows = source if isinstance(source, RowSource) else open_source(source)
+        rows = source if isinstance(source, Reader) else open_reader(source)
         share = RowShare.of(len(rows), ranks)
         symbols, matrix = _read(rows, share, on_rows)
         table = VectorTable(symbols, matrix)
@@ -115,7 +115,7 @@ def read_shard(
     return TableShard(table, share, packed)
 
 
-def _read(source: RowSource, share: RowShare, on_rows: OnRows | None) -> tuple[list[str] | None, FloatArray]:
+def _read(source: Reader, share: RowShare, on_rows: OnRows | None) -> tuple[list[str] | None, FloatArray]:
     """Symbols and (n, d) vectors of a share."""
     matrix = np.empty((share.rows, source.embedding_dim), dtype=np.float32)
     symbols: list[str] | None = [] if source.has_symbols else None
