@@ -318,9 +318,9 @@ TEST(a_scan_keeps_the_rows_above_the_floor_and_stops_where_there_is_no_room) {
   const float slack[] = {0.5f, 0}, floors[] = {9, 12};
   constexpr std::size_t room = 600;
   std::vector<std::int64_t> found(2 * room), counts(2);
-  std::vector<float> scores(2 * room);
+  std::vector<float> lows(2 * room), highs(2 * room);
   const Scan scan{2,       tables.data(), slack,        factors.data(), offsets.data(), floors,
-                  nullptr, room,          found.data(), scores.data(),  counts.data()};
+                  nullptr, room,          found.data(), lows.data(),    highs.data(),   counts.data()};
   std::size_t reached = 0, expected[2] = {};
   while (reached < count) {
     const std::size_t before = reached;
@@ -337,7 +337,8 @@ TEST(a_scan_keeps_the_rows_above_the_floor_and_stops_where_there_is_no_room) {
         if (std::abs(most - floors[query]) < 1e-5) continue;
         if (most > floors[query]) {
           CHECK(kept < room && found[query * room + kept] == static_cast<std::int64_t>(row));
-          CHECK(near(scores[query * room + kept++], score, 1));
+          CHECK(near(lows[query * room + kept], score - slack[query] * factors[row], 1));
+          CHECK(near(highs[query * room + kept++], most, 1));
         }
       }
       CHECK(static_cast<std::int64_t>(kept) == counts[query]);

@@ -65,7 +65,7 @@ def read(path: Path, options: ReadOptions, on_progress: Progress | None) -> Vect
     try:
         import torch
     except ImportError:
-        raise MissingExtraError("reading PyTorch files", "learn") from None
+        raise MissingExtraError("reading PyTorch files", "torch") from None
     limit = options.memory_limit(path)
     try:
         with warnings.catch_warnings():
