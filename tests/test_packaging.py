@@ -163,7 +163,7 @@ assert np.allclose(coded["s3"], coded.decode([3])[0])
 assert len(coded.neighbors("s3", 4)) == 4
 assert len(kdcode.data.glove_50d()) == 10_000
 try:
-    kdcode.compress
+    kdcode.nn
 except kdcode.errors.MissingExtraError as error:
     print(error)
 """
@@ -220,13 +220,15 @@ def run(empty, *line):
 def test_the_wheel_alone_serves_and_says_what_learning_needs(empty):
     done = run(empty, "python", "-c", SERVE)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"torch is required for learning codes and is not installed: {errors.install_line('torch')}\n"
+    assert done.stdout == f"torch is required for torch layers and is not installed: {errors.install_line('torch')}\n"
 
 
 def test_the_command_of_the_wheel_works(empty):
     told = run(empty, "kdcode", "info", "t.kdc")
     assert told.returncode == 0, told.stderr
     assert told.stdout.startswith("t.kdc\n")
-    refused = run(empty, "kdcode", "compress", "words.txt", "u.kdc")
+    refused = run(empty, "kdcode", "compress", "words.txt", "u.kdc", "--learner", "straight-through")
     assert refused.returncode == 1
     assert errors.install_line("torch") in refused.stderr
+    learned = run(empty, "kdcode", "compress", "words.txt", "u.kdc", "-K", "2", "-D", "2")
+    assert learned.returncode == 0, learned.stderr

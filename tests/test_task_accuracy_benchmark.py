@@ -29,7 +29,8 @@ def test_a_tiny_run_measures_every_copy(tmp_path, kept):
     assert integers["ratio"] == pytest.approx(50 * 4 / 52, abs=1e-3)
     assert coded["ratio"] >= 4
     assert coded["relative_error"] != unweighted["relative_error"]
-    assert {key.replace("made", "trec") for key in coded} < kept["rows"][2].keys()
+    new = {"low_cosine", "least_cosine"}  # which the kept result does not have yet
+    assert {key.replace("made", "trec") for key in coded} - new < kept["rows"][2].keys()
 
 
 def test_the_kept_result_is_what_the_project_promises(kept):

@@ -329,7 +329,7 @@ def test_metadata_of_centroids_that_cannot_be(path, field, value, message):
         ("states", 2**40, "states: expected one of"),
         ("signs", 1, "signs: expected a value of type bool"),
         ("reflections", 7, "reflections: expected 0 to 6, got 7"),
-        ("reflections", 0, "basis: expected whether there are reflections"),
+        ("reflections", 0, "reflection_scale: this tensor does not belong"),
         ("reflections", 2**40, "reflections: expected 0 to 6"),
         ("contexts", 0, "contexts: expected 1 to 64"),
         ("contexts", 65, "contexts: expected 1 to 64"),
@@ -341,10 +341,6 @@ def test_metadata_of_centroids_that_cannot_be(path, field, value, message):
         ("weights", 13, "weights: expected uint8 of shape"),
         ("codebook_size", 2, "weights: expected|magnitudes: "),
         ("codebook_size", 16, "magnitudes: |weights: expected"),
-        ("code_length", 8, "as many positions as dimensions"),
-        ("groups", 2, "groups: expected 1 to 1"),
-        ("scale_bits", 1, "no groups and no row scales"),
-        ("basis", False, "basis: expected whether there are reflections"),
     ],
 )
 def test_metadata_that_cannot_be(path, parts, field, value, message):
@@ -377,8 +373,6 @@ def test_a_rotation_that_takes_too_much_memory(path):
     spec = replace(
         codec.spec,
         embedding_dim=dim,
-        code_length=dim,
-        inner_dim=dim,
         reflections=1,
         lengths=(1, 2),
         mean_length=1.0,
@@ -406,7 +400,7 @@ def test_a_rotation_that_takes_too_much_memory(path):
 def wide(dim, **changes):
     """A codec of d dimensions of which few have levels, so that its file is small."""
     codec = transform_codec(7, plain=True, rows_per_block=changes.pop("rows_per_block", 1))
-    spec = replace(codec.spec, embedding_dim=dim, code_length=dim, inner_dim=dim, **changes)
+    spec = replace(codec.spec, embedding_dim=dim, **changes)
     stored = {
         **codec.stored,
         "mean": np.zeros(dim, np.float32),

@@ -98,9 +98,9 @@ def test_docs_are_up_to_date():
     assert written == generator["page"](), "run: python docs/make_cli.py"
 
 
-@pytest.mark.parametrize("line", [["compress", "{words}", "{folder}/out.kdc"], ["demo"]])
-def test_without_torch_learning_says_what_to_install(line, words, tmp_path):
-    filled = [word.format(words=words, folder=tmp_path) for word in line]
+@pytest.mark.parametrize("learner", ["straight-through", "encoder"])
+def test_without_torch_learners_by_gradient_say_what_to_install(learner, words, tmp_path):
+    filled = ["compress", str(words), str(tmp_path / "out.kdc"), "--learner", learner, "--quiet"]
     result = python(f"import sys; sys.modules['torch'] = None\nfrom kdcode.cli import main; main({filled})")
     assert result.returncode == 1
     assert result.stdout == ""
@@ -194,7 +194,7 @@ DIALECTS = [
     (b"poem", "a.xyz", {}, "name it with {}: glove", "format"),
     (b"2 2\na 1 2\n", "a.vec", {}, "({} reads the rows that are there)", "limit"),
     (b"hello\nworld", "a.bin", {}, "name the format with {}", "format"),
-    (b"a 1 2\n", "a.txt", {"tensor": "w"}, "the option {} means nothing", "tensor"),
+    (b"a 1 2\n", "a.txt", {"tensor": "w"}, "the option {} does not apply", "tensor"),
     (b"a,1\nb,2\n", "a.csv", {"symbol_column": "w"}, "as {} asks", "symbol_column"),
 ]
 

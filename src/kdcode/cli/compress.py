@@ -76,9 +76,9 @@ def command(
 ) -> None:
     """Compress the table in IN and save it as the .kdc file OUT.
 
-    With --size, --bits or --max-error settings are chosen as by `kdcode plan`, or by you: -K, -D and so on. Where
-    nothing is said, the size is 10x. Ctrl-C saves a checkpoint, and the same command resumes. IN may be a folder,
-    pattern or URL of parts; if larger than memory, a sample is learned from. A dash is standard input or output.
+    With --size (10x by default), --bits or --max-error settings are chosen as by `kdcode plan`, or by you: -K, -D and
+    so on. Ctrl-C saves a checkpoint, and the same command resumes. IN may be a folder, pattern or URL of parts; if
+    larger than memory, a sample is learned from. A dash is standard input or output.
     """
     from kdcode.io import ReadOptions
 

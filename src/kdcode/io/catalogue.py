@@ -86,7 +86,7 @@ _ROWS = (
         (".pt", ".pth", ".bin"),
         _MATRICES,
         whole(torch_file.read),
-        extra="learn",
+        extra="torch",
     ),
     Format(
         "gguf",
