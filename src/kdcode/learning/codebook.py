@@ -50,7 +50,7 @@ def learn_codebook(
     """Learn a codec from a sample of a table, or of what will be one, for rows that are not in the sample.
 
         codec = kdcode.learn_codebook(sample, "20x", rows=10_000_000).codec
-        codes = kdcode.learning.encode(codec, new_vectors, beam=32)
+        codes = codec.encode(new_vectors, beam=32)
 
     `compress` fits codes and codewords to the rows that it is given; what it learns is worse for others. A few rows of
     the sample take no part in learning, and tell the error of others.
