@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -44,3 +45,13 @@ def largest_tensor_made(run: Callable[[], Any]) -> int:
     with Watching() as watching:
         run()
     return watching.largest
+
+
+def most_memory(run: Callable[[], Any]) -> int:
+    """Bytes of Python and numpy that are held at once, at most, while something runs."""
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

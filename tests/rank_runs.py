@@ -27,7 +27,8 @@ class CountingSource(Reader):
     """A source that keeps which rows it was asked for."""
 
     def __init__(self, source: Reader) -> None:
-        super().__init__(source.name, len(source), source.embedding_dim, has_symbols=source.has_symbols)
+        dim, named = source.embedding_dim, source.has_symbols
+        super().__init__(source.places, len(source), dim, has_symbols=named, name=source.name)
         self.source: Reader = source
         self.asked: list[tuple[int, int]] = []
 

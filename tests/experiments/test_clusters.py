@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from clusters import closest_centres, clustered_points, mutual_information
@@ -54,8 +55,9 @@ def test_the_closest_centres_are_found_among_the_means():
 
 def test_greedy_seeds_of_kmeans_find_nearly_all_clusters():
     found = []
-    for seed in range(4):
+    for seed in range(8):
         points, clusters = clustered_points(2000, 50, 10, 0.1, seed)
-        codes = nearest(points, kmeans(points, 50, torch.Generator().manual_seed(seed)))[0]
-        found.append(mutual_information(codes, clusters))
-    assert sum(found) / 4 > 0.997  # 0.992 with one candidate for each seed
+        rows = points.numpy()
+        codes = nearest(rows, kmeans(rows, 50, np.random.default_rng(seed)))[0]
+        found.append(mutual_information(torch.from_numpy(codes), clusters))
+    assert sum(found) / 8 > 0.995  # 0.986 with one candidate for each seed
