@@ -96,7 +96,8 @@ def lookup_in_words() -> str:
     text = (
         f"**A lookup takes {both('20x')} times as long as in `nn.Embedding`** for one row and for 4,096 at "
         f"`--size 20x`, {both('10x')} at 10x, {both('40x')} at 40x; with linear codewords {both('linear')} (one "
-        f"thread, {rows[0]['rows']:,} rows of {rows[0]['dim']}, [docs/serving.md](docs/serving.md)). {_search_in_words()}"
+        f"thread, {rows[0]['rows']:,} rows of {rows[0]['dim']}, [docs/serving.md](docs/serving.md)). "
+        f"{_search_in_words()}"
     )
     return textwrap.fill(text.strip(), 120, break_long_words=False, break_on_hyphens=False) + "\n"
 
