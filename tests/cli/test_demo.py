@@ -106,6 +106,6 @@ def test_the_page_has_colours_for_a_terminal(ran):
     _, target = ran
     coded, table = kdcode.load(target), glove_50d()
     words = kdcode.compress(table, codebook_size=4, code_length=4, effort="fast")
-    lines = list(render(Demo(table, [Sized("20x", coded, target.stat().st_size)], 0, words, words, None)))
+    lines = list(render(Demo(table, [Sized("20x", coded, target.stat().st_size, 1.5)], 0, words, words, None)))
     assert any("\x1b[" in line for line in lines)
     assert max(len(click.unstyle(line)) for line in lines) <= 80

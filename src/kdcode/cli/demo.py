@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -52,8 +53,10 @@ def command(target: str | None, page: str | None, force: bool, quiet: bool) -> N
     with TemporaryDirectory() as folder:
         sizes = []
         for size in SIZES:
+            started = time.monotonic()
             coded = _compressed(shard, size, quiet=quiet)
-            sizes.append(Sized(size, coded, save(coded, Path(folder, f"{size}.kdc"))))
+            seconds = time.monotonic() - started
+            sizes.append(Sized(size, coded, save(coded, Path(folder, f"{size}.kdc")), seconds))
         main = sizes[SIZES.index(SHOWN)]
         if target is not None:
             save(main.coded, target)

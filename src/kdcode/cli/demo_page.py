@@ -39,11 +39,13 @@ class Sized:
         size: as it was asked for.
         coded: what came of it.
         file_bytes: of its file.
+        seconds: that planning and learning took.
     """
 
     size: str
     coded: CodedTable
     file_bytes: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,13 @@ def _opening(demo: Demo) -> Iterator[str]:
 
 
 def _sizes(demo: Demo) -> Iterator[str]:
-    yield _heading("Size", f"{'vectors':>21}{'error':>10}{'cosine':>9}{'same 10 nearest':>18}{'learned in':>13}")
+    yield _heading("Size", f"{'vectors':>21}{'error':>10}{'cosine':>9}{'same 10 nearest':>18}{'made in':>13}")
     floats = 4 * len(demo.table) * demo.table.embedding_dim
     yield f"  {'float32':<11}{floats:>12,}{0:>10}{1:>9}{percent(1.0):>18}"
     for one in demo.sizes:
         told, coded = one.coded.provenance, one.coded
         error, cosine, recall = (told[name] for name in ("relative_error", "mean_cosine", "recall_at_10"))
-        seconds = clock(coded.learning_seconds or 0.0)
+        seconds = clock(one.seconds)
         bytes_ = f"{coded.sizes.embedding:,}"
         yield f"  --size {one.size:<4}{bytes_:>12}{error:>10.4f}{cosine:>9.4f}{percent(recall):>18}{seconds:>13}"
 
