@@ -240,6 +240,11 @@ class CompressOptions:
         return TRANSFORM if self.composition == TRANSFORM else self.learning.name
 
     @property
+    def needs_torch(self) -> bool:
+        """Whether codes are found by gradients, or at random for those who compare with them."""
+        return self.learner_name not in (TRANSFORM, "additive")
+
+    @property
     def effort(self) -> str:
         """The effort of the additive learner, or of an additive start."""
         return getattr(self.learning, "effort", "normal")

@@ -26,10 +26,9 @@ def require_learning(options: CompressOptions, device: str = "cpu", *, quiet: bo
         MissingExtraError: with the line that installs torch.
         OptionError: torch has no such device.
     """
-    from kdcode.learning.learners import needs_torch
     from kdcode.learning.run_settings import checked_device
 
-    if needs_torch(options):
+    if options.needs_torch:
         require_torch(f"the learner {options.learning.name}", quiet=quiet)
     with naming_flags(OptionError):
         checked_device(device)

@@ -15,7 +15,7 @@ from kdcode.errors import MissingExtraError, OptionError
 from kdcode.inputs import TableSource, as_table
 from kdcode.learning.compression import add_provenance, chosen_options, gathered, running
 from kdcode.learning.identity import run_identity
-from kdcode.learning.learners import learn, needs_torch, stage_work, start_of
+from kdcode.learning.learners import learn, stage_work, start_of
 from kdcode.learning.progress import OnStep
 from kdcode.learning.rank_checkpoint import checkpoint_for
 from kdcode.learning.rounding import rounded, with_row_scales
@@ -110,7 +110,7 @@ def learned_codewords(
 
 def version_of_torch(options: CompressOptions) -> dict[str, str]:
     """The version of torch where the learner needs it."""
-    return {"torch": import_module("torch").__version__} if needs_torch(options) else {}
+    return {"torch": import_module("torch").__version__} if options.needs_torch else {}
 
 
 def _check_device(options: CompressOptions, settings: RunSettings) -> None:
@@ -120,7 +120,7 @@ def _check_device(options: CompressOptions, settings: RunSettings) -> None:
         OptionError: a device that has no use.
         MissingExtraError: torch is not installed.
     """
-    if not needs_torch(options):
+    if not options.needs_torch:
         if str(settings.device) != "cpu":
             raise OptionError(
                 f"device is for learners by gradients, and {options.learning.name} works on the CPU; leave it out"

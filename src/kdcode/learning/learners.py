@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from kdcode.codec import CodewordSpec
-from kdcode.codec.spec import TRANSFORM
 from kdcode.learning.additive.annealing import SCHEDULES
 from kdcode.learning.additive.codebook_learner import CODEBOOK_SCHEDULES, CodebookLearner, left_to_judge
 from kdcode.learning.additive.learner import AdditiveLearner
@@ -29,16 +28,11 @@ _LSTM_ROUNDS = 2
 """Refinement rounds of an LSTM at most: its weights take much longer to solve for."""
 
 
-def needs_torch(options: CompressOptions) -> bool:
-    """Whether a learner is one of those that need torch."""
-    return options.composition != TRANSFORM and options.learning.name != "additive"
-
-
 def learn(
     training: TrainingTable, spec: CodewordSpec, options: CompressOptions, run: Run, device: torch.device | str = "cpu"
 ) -> Solution:
     """Codes for a training table by the learner that options name; those by gradient need torch, and use the device."""
-    if not needs_torch(options):
+    if not options.needs_torch:
         return learn_additive(training, spec, options, run)
     learner = getattr(import_module("kdcode.learning.gradient.learners"), LEARNERS[options.learning.name])
     return cast(Solution, learner(training, spec, options, run, device))
