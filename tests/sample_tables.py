@@ -229,3 +229,8 @@ def codebook_of(kind="linear", dtype="float32", **changes) -> CodedTable:
 def words(count) -> list[str]:
     """`count` distinct symbols that are in no order."""
     return [f"word{(number * 7919) % 1_000_003}" for number in range(count)]
+
+
+def decode_packed(codec: Codec, packed: np.ndarray) -> np.ndarray:
+    """(n, row bytes) packed rows to (n, d) vectors."""
+    return codec.decoder(packed).decode(np.arange(len(packed)))

@@ -139,16 +139,6 @@ class Codec(ABC):
     def decoder(self, packed: PackedRows) -> RowDecoder:
         """What decodes rows of a table."""
 
-    def decode_packed(self, packed: npt.NDArray[np.uint8]) -> FloatArray:
-        """(n, row bytes) packed rows to (n, d) vectors.
-
-        Raises:
-            StorageError: bytes that stand for no code, or a vector has a number that float32 cannot hold.
-        """
-        if not len(packed):
-            return np.empty((0, self.spec.embedding_dim), dtype=np.float32)
-        return self.decoder(packed).decode(np.arange(len(packed)))
-
     @abstractmethod
     def stored_rows(self, packed: PackedRows) -> PackedRows:
         """(N, row bytes) packed rows in the form that a table keeps them in."""

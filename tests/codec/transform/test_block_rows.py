@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_tables import coded_table, codes_of, transform_codec
+from sample_tables import coded_table, codes_of, decode_packed, transform_codec
 
 from kdcode import load, save
 from kdcode.codec.transform.rows import BlockRows, BlockWriter, index_bytes, index_layout
@@ -267,7 +267,7 @@ def test_rows_that_others_are_appended_to_begin_a_new_block(codec, packed):
     rows = codec.stored_rows(both)
     assert breaks_of(rows) == [[0, 0], [41, 44]]
     np.testing.assert_array_equal(np.asarray(rows), both)
-    np.testing.assert_array_equal(codec.decode_packed(both)[41:], codec.decode_packed(packed)[:8])
+    np.testing.assert_array_equal(decode_packed(codec, both)[41:], decode_packed(codec, packed)[:8])
 
 
 def test_a_place_that_there_is_not_is_refused(codec, packed):

@@ -151,7 +151,7 @@ SCRIPT = """
 import hashlib, sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from sample_tables import transform_codec
+from sample_tables import decode_packed, transform_codec
 digest = hashlib.sha256()
 random = np.random.default_rng(0)
 for changes in ({}, {"plain": True}, {"rows_per_block": 3}, {"centroids": 7}, {"rows_per_block": 4, "plain": True}):
@@ -160,7 +160,7 @@ for changes in ({}, {"plain": True}, {"rows_per_block": 3}, {"centroids": 7}, {"
         vectors = random.normal(size=(67, dim)) * random.choice([0.2, 1, 2, 100], size=(67, 1))
         codes = codec.encode(vectors.astype(np.float32))
         packed = codec.pack(codes)
-        for found in (codes, packed, codec.unpack(packed), codec.decode_packed(packed), codec.decode(codes)):
+        for found in (codes, packed, codec.unpack(packed), decode_packed(codec, packed), codec.decode(codes)):
             digest.update(np.ascontiguousarray(found).tobytes())
 print(digest.hexdigest())
 """

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kdc_reader import next_state
-from sample_tables import codes_of, transform_codec, weighted_codes
+from sample_tables import codes_of, decode_packed, transform_codec, weighted_codes
 
 from kdcode.codec import Transform
 from kdcode.coded import CodedTable
@@ -56,7 +56,7 @@ def test_what_is_packed_is_unpacked_again(codec):
         assert not blocks[:, 1:][np.arange(blocks.shape[1] - 1) >= lengths[:, None]].any()
     some = np.array([7, 400, 8, 8, 12, 499])
     np.testing.assert_array_equal(codec.unpack(packed[some]), codes[some])
-    np.testing.assert_array_equal(codec.decode_packed(packed), codec.decode(codes))
+    np.testing.assert_array_equal(decode_packed(codec, packed), codec.decode(codes))
 
 
 @settings(max_examples=25)
@@ -84,10 +84,10 @@ def test_threads_that_read_and_encode_at_once_do_not_disturb_each_other():
     codec = transform_codec(40, rows_per_block=2, centroids=9)
     packed = codec.pack(codes_of(codec, 300))
     vectors = vectors_of(codec, 300)
-    expected = codec.decode_packed(packed), codec.encode(vectors)
+    expected = decode_packed(codec, packed), codec.encode(vectors)
     fresh = Transform(codec.spec, codec.stored)  # whose tables are made by whoever comes first
     with ThreadPoolExecutor(4) as pool:
-        decoded = [pool.submit(fresh.decode_packed, packed) for _ in range(8)]
+        decoded = [pool.submit(decode_packed, fresh, packed) for _ in range(8)]
         encoded = [pool.submit(fresh.encode, vectors) for _ in range(4)]
         assert all((one.result() == expected[0]).all() for one in decoded)
         assert all((one.result() == expected[1]).all() for one in encoded)
@@ -114,7 +114,7 @@ def test_levels_beyond_all_tables_and_beyond_int8(rows_per_block, count):
     assert count < 5 or codes[:, :9].max() > 10_000
     packed = codec.pack(codes)
     np.testing.assert_array_equal(codec.unpack(packed), codes)
-    decoded = codec.decode_packed(packed)
+    decoded = decode_packed(codec, packed)
     np.testing.assert_array_equal(decoded, codec.decode(codes))
     np.testing.assert_allclose(decoded, vectors, atol=0.25 * 2.5)
 
@@ -126,7 +126,7 @@ def test_vectors_of_large_levels_after_a_rotation():
     vectors = (100 * np.random.default_rng(0).normal(size=(40, 9))).astype(np.float32)
     codes = codec.encode(vectors)
     assert codes[:, :9].max() > 300
-    decoded = codec.decode_packed(codec.pack(codes))
+    decoded = decode_packed(codec, codec.pack(codes))
     np.testing.assert_array_equal(decoded, codec.decode(codes))
     np.testing.assert_allclose(decoded, vectors, atol=2.5)
 
@@ -142,7 +142,7 @@ def test_coordinates_without_levels_are_those_of_the_mean():
     assert not codes[:, 4:9].any()
     packed = codec.pack(codes)
     np.testing.assert_array_equal(codec.unpack(packed), codes)
-    np.testing.assert_array_equal(codec.decode_packed(packed)[:, 4:], np.tile(codec.stored["mean"][4:], (50, 1)))
+    np.testing.assert_array_equal(decode_packed(codec, packed)[:, 4:], np.tile(codec.stored["mean"][4:], (50, 1)))
     codes[0, 5] = 2
     with pytest.raises(OptionError, match="codes: row 0 is no code of this codec"):
         codec.pack(codes)
@@ -296,7 +296,7 @@ def test_no_level_has_a_value_beyond_k():
 def test_a_codec_can_be_copied_and_sent_after_it_was_used(copied):
     codec = transform_codec(7)
     codes = codec.encode(vectors_of(codec, 20))
-    np.testing.assert_array_equal(copied(codec).decode_packed(codec.pack(codes)), codec.decode(codes))
+    np.testing.assert_array_equal(decode_packed(copied(codec), codec.pack(codes)), codec.decode(codes))
 
 
 def test_without_signs_what_is_negative_becomes_zero():
