@@ -207,5 +207,5 @@ class CodeScan:
 
 
 def _has_room(slack: npt.NDArray[np.floating]) -> bool:
-    """Whether scores that may be off by so much have room in float32."""
+    """Whether float32 has room for scores with this much slack."""
     return bool(((slack > _TINY) & (slack < _HUGE)).all())

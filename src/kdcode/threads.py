@@ -39,7 +39,7 @@ def default_threads() -> int:
 
 @contextmanager
 def using_threads(count: int | None = None) -> Iterator[int]:
-    """Within the block, run chunks on so many threads, and products of matrices on one. Results are always the same.
+    """Within the block, run chunks on `count` threads, and matrix products on one. Results do not depend on it.
 
     Args:
         count: threads at most; `default_threads()` if None, which inside another block is what that one has.

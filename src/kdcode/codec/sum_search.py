@@ -25,7 +25,7 @@ _MOST_ROWS = 2048
 _SWEPT_COSTS, _FEWEST_SWEPT, _MOST_SWEPT = 1 << 21, 1024, 4096
 """Costs of the rows that are swept together, and how many these are: they visit one part of a table after another."""
 _SPARE_NOISE = 1 << 16
-"""Gumbel noise is drawn once and used from so many places: drawing it anew would take longer than all else."""
+"""Offsets into Gumbel noise that is drawn once: fresh noise would take longer than everything else."""
 _NO_NOISE = np.empty(0, dtype=np.float32)
 _FAR = 2.0**40
 

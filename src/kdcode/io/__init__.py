@@ -116,7 +116,7 @@ def open_reader(path: str | PathLike[str], options: ReadOptions | None = None) -
 
 
 def open_parts(patterns: Sequence[str], options: ReadOptions | None = None) -> list[Reader]:
-    """The parts of one table; arguments and errors as of `open_reader`, for several paths or patterns.
+    """The parts of one table; arguments and errors as `open_reader`, for several paths or patterns.
 
     Parts of one pattern come in the order of their names, patterns in the order given. A file that several patterns
     name is taken once.

@@ -53,7 +53,7 @@ class Reader(ABC):
             rows: how many at a time.
 
         Raises:
-            RowError: there are no such rows.
+            RowError: a row lies outside the file.
             FormatError: a row is damaged or not finite; the message names the file and the row.
             FileError: the file is gone, or cannot be read.
         """

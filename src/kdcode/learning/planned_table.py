@@ -93,5 +93,5 @@ class FinalTable:
 
     @classmethod
     def like(cls, sample: PlannedTable, rows: int, spare: float = SPARE) -> FinalTable:
-        """A table of so many rows, whose symbols are as long as those of a sample."""
+        """A table of `rows` rows, whose symbols are as long as those of a sample."""
         return cls(rows, -(-sample.packed_symbols.nbytes * rows // len(sample)), spare)

@@ -81,7 +81,7 @@ class Transform(Codec):
             raise OptionError("group_contexts: there is no such context")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"spec": self.spec, "stored": self.stored}  # the rest is made anew
+        return {"spec": self.spec, "stored": self.stored}  # caches are rebuilt
 
     @cached_property
     def tables(self) -> LevelTables:

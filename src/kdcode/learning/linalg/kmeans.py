@@ -34,7 +34,7 @@ _FEW_DISTANCES, _FEW_RESIDUAL_DISTANCES = 1 << 20, 1 << 17
 _SEED_ROWS_PER_CENTROID = 32
 """Seeds are drawn one after another, each by a pass over the rows; this many rows are enough to draw from."""
 _PARALLEL_FLOATS = 1 << 20
-"""Numbers from which sums by label are shared among threads, in so many pieces."""
+"""Numbers from which sums by label are split among threads, and the pieces they are split into."""
 _PIECES = 8
 _NO_WEIGHTS = np.empty(0, dtype=np.float32)
 
@@ -232,7 +232,7 @@ def _widths(dim: int) -> list[int]:
 def _lloyd(
     vectors: FloatArray, centroids: FloatArray, weights: FloatArray | None, assignments: int
 ) -> tuple[FloatArray, Labels]:
-    """Assign and average by turns until no row changes sides, at most so many times.
+    """Assign and average by turns until no row changes sides, at most `iterations` times.
 
     Returns:
         (K, d) centroids and the (N,) labels of the rows under these centroids.

@@ -71,7 +71,7 @@ class Clusters:
         return _entropy(self.counts)
 
     def taken_bits(self, rows: int) -> float:
-        """What each of so many rows spends on centroids."""
+        """What each row spends on centroids."""
         return self.bits + PRICED_BITS * self.vectors.size / rows
 
 
@@ -165,7 +165,7 @@ class ClusterSearch:
         return _Rows(vectors, np.ones(len(chosen)) if self._weights is None else self._weights[chosen])
 
     def _learned(self, count: int, work: int) -> int:
-        """How many rows so many centroids are learned from."""
+        """The number of rows that `count` centroids are learned from."""
         least = min(_FEWEST_ROWS * count, _WORK // (count * len(self._mean)))
         return min(len(self._order), max(least, work // (count * len(self._mean))))
 
@@ -181,7 +181,7 @@ class ClusterSearch:
         return self._at(self._order[learned : learned + most] if has_more else self._order[-most:])
 
     def _expected(self, count: int, bits: float) -> float:
-        """The squared error of a row that is to be expected with so many centroids."""
+        """The expected squared error of a row with `count` centroids."""
         if count not in self._tried:
             self._tried[count] = self._clustered(count, _FIRST_WORK, _FIRST_ROUNDS)
         found = self._tried[count]

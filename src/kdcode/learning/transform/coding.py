@@ -105,7 +105,7 @@ class BlocksOfTable:
         return found
 
     def within_bytes(self, most: int) -> int:
-        """Code some blocks again, shorter or longer, until all take at most so many bytes, and not much less.
+        """Code some blocks again, shorter or longer, until all take at most `most` bytes, and not much less.
 
         λ moves a row to the next shorter length at most. Where that is not enough, the longest lengths are left out,
         one after another. Rows may still take more, if even the shortest length is too long.

@@ -136,7 +136,7 @@ class Designer:
         self._searches: dict[int, ClusterSearch] = {}
 
     def design(self, row_bytes: float, *, spare: float = SPARE, quick: bool = False) -> Design:
-        """A codec that takes so many bytes for each row, all in all.
+        """A codec whose table takes a given number of bytes for each row, everything counted.
 
         Args:
             row_bytes: of a row.
@@ -217,7 +217,7 @@ def with_best_trade(found: FittedSpace, first: int) -> FittedSpace:
 
 
 def is_better(one: Outcome, other: Outcome, bits: float) -> bool:
-    """Whether it is worth to go on from another outcome to this one, where blocks may have so many bits."""
+    """Whether this outcome is worth another round after the one before, at a number of bits for each block."""
     full, was_full = (abs(outcome.bits - bits) <= _NEAR_ENOUGH * bits for outcome in (one, other))
     if full != was_full:
         return full

@@ -150,7 +150,7 @@ class Fit:
         return float(numbers.sum() if self.weights is None else numbers @ self.weights)
 
     def natural(self, bits: float, trade: float, before: Quantizer | None = None) -> Outcome:
-        """Rows of any length, of so many bits on average; it takes less time from a quantizer for about as many."""
+        """Rows of any length, for a mean number of bits; quicker from a quantizer for about as many."""
         longest = np.sqrt(np.square(self.extremes / self.spread).mean(axis=1).max(initial=1))
         every = int((_LONGEST * bits + len(self.spread) * np.log2(max(longest, 1.0))) / 8) + 48
         lengths = tuple(range(0, every, -(-every // MAX_CLASSES)))

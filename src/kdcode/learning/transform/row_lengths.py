@@ -58,7 +58,7 @@ class Budget:
         return -(-self.rows // self.together)
 
     def left(self, own_bytes: int, classes: int) -> int:
-        """Bytes of all blocks, with so many bytes taken by what all share, and so many classes."""
+        """Bytes of all blocks, given the bytes of what all rows share, and the classes."""
         breaks = BREAK_BYTES if self.together > 1 else 0
         return self.total - own_bytes - index_bytes(self.blocks, classes) - breaks
 

@@ -23,7 +23,7 @@ _SAMPLE_NUMBERS = 1 << 20
 _SAMPLE_ROWS = (1024, 8192)
 """Rows that are coded again and again: at least, and at most; in between what makes so many numbers."""
 _FEWER = 4
-"""One of so many rows of a sample is enough to compare codecs by."""
+"""One in this many rows of a sample is enough to compare codecs by."""
 _EXTREMES = 32
 """How many of the longest rows are looked at, so that a row may be as long as they need."""
 _ROWS_AT_ONCE = 4096
@@ -268,7 +268,7 @@ def chosen_rows_per_block(table: PlannedTable, rows: int, bytes_per_row: float, 
 
 
 def _stretches(count: int, together: int, seed: int) -> IntArray:
-    """(n,) numbers of rows: stretches of so many that follow one another."""
+    """(n,) numbers of rows: runs of consecutive rows."""
     drawn = np.random.default_rng(seed).permutation(count // together)[:_STRETCHES]
     return np.asarray((np.sort(drawn)[:, None] * together + np.arange(together)).reshape(-1))
 
