@@ -232,7 +232,7 @@ def _widths(dim: int) -> list[int]:
 def _lloyd(
     vectors: FloatArray, centroids: FloatArray, weights: FloatArray | None, assignments: int
 ) -> tuple[FloatArray, Labels]:
-    """Assign and average by turns until no row changes sides, at most `iterations` times.
+    """Assign and average by turns until no row changes sides, at most `assignments` times.
 
     Returns:
         (K, d) centroids and the (N,) labels of the rows under these centroids.
